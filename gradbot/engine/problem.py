@@ -1,0 +1,86 @@
+"""What every numerical method works on: a function of real strided tensors, and where it is looked at.
+
+Complex tensors enter as real ones with a trailing dimension of two, sparse ones as their values, modules as functions
+of their parameters (`prepare` does this), so that a Jacobian is always a real matrix and Wirtinger derivatives need no
+formula of their own: with real pairs in and out, torch's convention for complex gradients is the plain vjp.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """A function and a point.
+
+    `func(*inputs)` returns the differentiable outputs, always in the same order. `inputs` are leaves that require
+    grad, real and strided. Everything else that the function needs is closed over.
+
+    `grad_mode`: numerics run with grad mode on, for functions that return other values without it.
+    `in_place`: the function captures its inputs by closure, so that steps are taken in the inputs' own memory.
+    `seed`: random functions are replayed under this seed at every evaluation.
+    """
+
+    func: Callable[..., tuple[Tensor, ...]]
+    inputs: tuple[Tensor, ...]
+    input_names: tuple[str, ...] = ()
+    output_names: tuple[str, ...] = ()
+    grad_mode: bool = False
+    in_place: bool = False
+    seed: int | None = None
+    devices: tuple[torch.device, ...] = field(default=())
+
+    def evaluate(self, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """The outputs' values at `inputs`, detached, never sharing memory with the inputs."""
+        with torch.set_grad_enabled(self.grad_mode), self._replayed():
+            if self.in_place:
+                with _moved(self.inputs, inputs):
+                    return tuple(output.detach().clone() for output in self.func(*self.inputs))
+            arguments = [each.detach().clone().requires_grad_(self.grad_mode) for each in inputs]
+            return tuple(output.detach() for output in self.func(*arguments))
+
+    def linearize(self) -> Linearization:
+        """The function with its graph at `inputs`."""
+        with torch.enable_grad(), self._replayed():
+            return Linearization(inputs=self.inputs, outputs=self.func(*self.inputs))
+
+    @contextlib.contextmanager
+    def _replayed(self) -> Iterator[None]:
+        if self.seed is None:
+            yield
+            return
+        with torch.random.fork_rng(devices=[each for each in self.devices if each.type == "cuda"]):
+            torch.manual_seed(self.seed)
+            yield
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Linearization:
+    """Outputs on a graph that is kept."""
+
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+
+    def vjp(self, cotangents: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
+        """One gradient an input, each of the input's shape; None where the graph has no path to it."""
+        return torch.autograd.grad(self.outputs, self.inputs, list(cotangents), retain_graph=True, allow_unused=True)
+
+
+@contextlib.contextmanager
+def _moved(inputs: Sequence[Tensor], values: Sequence[Tensor]) -> Iterator[None]:
+    kept = [each.detach().clone() for each in inputs]
+    try:
+        with torch.no_grad():
+            for each, value in zip(inputs, values, strict=True):
+                each.data.copy_(value)
+        yield
+    finally:
+        with torch.no_grad():
+            for each, value in zip(inputs, kept, strict=True):
+                each.data.copy_(value)

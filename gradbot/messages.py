@@ -1,0 +1,93 @@
+"""Findings, outcomes, reasons and notes in words: the only place where sentences about gradients are made.
+
+Codes travel through reports; words are looked up here when something is shown. Templates are filled by
+`str.format_map` from the details that travel with the code; a detail that is missing shows as `?`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gradbot.model import Diagnosis, Finding, Note, Scalar
+from gradbot.rules import RULES
+
+PATTERNS: Mapping[str, str] = {
+    "constant_factor": "{analytical} is {factor}x the numerical derivative, everywhere",
+    "sign": "{analytical} has the wrong sign, everywhere",
+    "transpose": "the gradient is transposed",
+    "permutation": "the gradient is permuted along dim {dim}",
+    "missing_conj": "a conjugation is missing",
+    "missing_term": "a term is missing: the error is {factor}x {quantity}",
+    "doubled_term": "a term is counted twice: the error is {factor}x {quantity}",
+    "grad_output_ignored": "grad_output is ignored",
+    "grad_output_first_element": "only the first element of grad_output is used",
+    "grad_output_strides": "the strides of grad_output are ignored",
+    "other_cotangent": "the cotangent of output {other} is used for output {output}",
+    "zero_rows": "{side} rows {rows} are zero",
+    "swapped_rows": "{side} rows {first} and {second} are swapped",
+    "beyond_index": "wrong from index {index} of dim {dim} on",
+    "tile_multiples": "wrong at multiples of {tile} along dim {dim}",
+    "mean_subtracted": "the mean was subtracted from the gradient",
+    "detached_branch": "one branch is detached: its contribution is missing",
+    "dtype_round_trip": "values passed through {dtype} on the way",
+    "only_where": "wrong only where {condition}",
+    "none_gradient": "None is returned for an input that the output depends on",
+    "compound": "one pattern does not explain the whole error",
+}
+
+REASONS: Mapping[str, str] = {
+    "no_inputs": "no inputs are known; declare cases, or record them with `gradbot record -- pytest`",
+    "kink": "the inputs sit on a kink; the gradient is valid there",
+    "jump": "the function jumps at the inputs",
+    "domain": "the inputs sit on the edge of the domain: a step leaves it",
+    "precision": "the noise of {dtype} is too large to tell",
+    "not_supported": "the target does not offer this derivative",
+    "once_differentiable": "the backward is once_differentiable",
+    "not_selected": "this check was not selected",
+    "device_missing": "the device {device} is not there",
+    "process_group": "the function needs a process group",
+    "configured": "{reason}",
+    "import_failed": "its module could not be imported: {message}",
+    "undeclared_surrogate": "the forward is flat and the backward is not: a surrogate gradient, if that is meant",
+    "user_error": "{stage} raised {message}",
+}
+
+NOTES: Mapping[str, str] = {
+    "densified": "input {input} overlaps itself in memory; a dense copy was checked",
+    "random_replayed": "the function draws random numbers; it was replayed under a fixed RNG state",
+    "triton_interpreted": "Triton kernels ran in the interpreter (TRITON_INTERPRET=1)",
+}
+
+
+class _Details(dict[str, Scalar]):
+    def __missing__(self, key: str) -> str:
+        return "?"
+
+
+def fill(template: str, details: Mapping[str, Scalar]) -> str:
+    """A template with its details; floats in four significant digits."""
+    shown = {key: f"{value:.4g}" if isinstance(value, float) else value for key, value in details.items()}
+    return template.format_map(_Details(shown))
+
+
+def diagnosis_text(diagnosis: Diagnosis) -> str:
+    """A diagnosis in one sentence, without a full stop."""
+    return fill(PATTERNS.get(diagnosis.pattern, diagnosis.pattern), {"analytical": "backward", **diagnosis.parameters})
+
+
+def headline(finding: Finding) -> str:
+    """What is wrong, in one line without a full stop: the diagnosis where there is one, else the rule's summary."""
+    if finding.diagnosis is not None:
+        return diagnosis_text(finding.diagnosis)
+    rule = RULES.get(finding.kind)
+    return rule.summary if rule else finding.kind
+
+
+def reason_text(code: str, details: Mapping[str, Scalar]) -> str:
+    """Why something was not decided or not done, in one line."""
+    return fill(REASONS.get(code, code), details)
+
+
+def note_text(note: Note) -> str:
+    """A note in one line."""
+    return fill(NOTES.get(note.code, note.code), note.details)
