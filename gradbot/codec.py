@@ -50,7 +50,7 @@ def dumps(value: object, *, indent: int | None = None) -> str:
 
 def encode(value: object) -> Json:
     """A model value as what `json` can write."""
-    if value is None or isinstance(value, str | bool | int) and not isinstance(value, Enum):
+    if value is None or (isinstance(value, str | bool | int) and not isinstance(value, Enum)):
         return value
     if isinstance(value, Enum):
         return value.value
@@ -101,7 +101,7 @@ def decode(raw: Json, cls: type[T]) -> T:
                 f"schema_version is {version!r}; this gradbot reads version {model.SCHEMA_VERSION}. "
                 "Make the report again with this version, or read it with the one that wrote it."
             )
-    result = _reader(cls)(raw, "$")
+    result = _reader(typing.cast(typing.Hashable, cls))(raw, "$")
     assert isinstance(result, cls)
     return result
 
@@ -272,9 +272,10 @@ def _mapping_reader(item_kind: Any) -> Reader:
 
 
 def _union_reader(kinds: tuple[Any, ...]) -> Reader:
-    """Readers are tried in the order in which no JSON value can be taken for another: bool before int before float."""
+    """Readers are tried in an order in which no JSON value is taken for another: bool before int before float."""
     order = [bool, int, float, complex, str]
-    ranked = sorted((each for each in kinds if each is not type(None)), key=lambda k: order.index(k) if k in order else 9)
+    some = (each for each in kinds if each is not type(None))
+    ranked = sorted(some, key=lambda kind: order.index(kind) if kind in order else len(order))
     readers = [_reader(each) for each in ranked]
     optional = type(None) in kinds
     expected = " or ".join(getattr(each, "__name__", str(each)) for each in ranked)
