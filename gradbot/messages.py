@@ -6,9 +6,10 @@ Codes travel through reports; words are looked up here when something is shown. 
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 
-from gradbot.model import Diagnosis, Finding, Note, Scalar
+from gradbot.model import Case, Certainty, Crash, Diagnosis, Finding, InputSource, Note, Outcome, Scalar
 from gradbot.rules import RULES
 
 PATTERNS: Mapping[str, str] = {
@@ -36,6 +37,7 @@ PATTERNS: Mapping[str, str] = {
 }
 
 REASONS: Mapping[str, str] = {
+    "no_case": "no case was run for it",
     "no_inputs": "no inputs are known; declare cases, or record them with `gradbot record -- pytest`",
     "kink": "the inputs sit on a kink; the gradient is valid there",
     "jump": "the function jumps at the inputs",
@@ -56,6 +58,41 @@ NOTES: Mapping[str, str] = {
     "densified": "input {input} overlaps itself in memory; a dense copy was checked",
     "random_replayed": "the function draws random numbers; it was replayed under a fixed RNG state",
     "triton_interpreted": "Triton kernels ran in the interpreter (TRITON_INTERPRET=1)",
+}
+
+OUTCOMES: Mapping[Outcome, str] = {
+    Outcome.PASSED: "right",
+    Outcome.FAILED: "wrong",
+    Outcome.INCONCLUSIVE: "inconclusive",
+    Outcome.UNSUPPORTED: "not supported",
+    Outcome.EXPECTED_FAILURE: "fails, as expected",
+    Outcome.UNEXPECTED_PASS: "passes, although a failure is declared",
+    Outcome.SKIPPED: "skipped",
+    Outcome.ERRORED: "raised",
+    Outcome.CRASHED: "crashed",
+    Outcome.TIMED_OUT: "timed out",
+}
+
+CERTAINTIES: Mapping[Certainty, str] = {
+    Certainty.CERTAIN: "certain",
+    Certainty.LIKELY: "likely, not confirmed a second way",
+}
+
+SOURCES: Mapping[InputSource, str] = {
+    InputSource.DECLARED: "declared",
+    InputSource.RECORDED: "recorded",
+    InputSource.OPINFO: "from OpInfo",
+    InputSource.GRADCHECK_CALL: "from a gradcheck call",
+    InputSource.SYNTHESIZED: "synthesised",
+}
+
+_FORMULAS: Mapping[str, str] = {
+    "constant_factor": "analytical = {factor} × numerical",
+    "sign": "analytical = −numerical",
+    "transpose": "analytical = numericalᵀ",
+    "missing_conj": "analytical = conj(numerical)",
+    "missing_term": "numerical − analytical = {factor} × {quantity}",
+    "doubled_term": "analytical − numerical = {factor} × {quantity}",
 }
 
 
@@ -91,3 +128,32 @@ def reason_text(code: str, details: Mapping[str, Scalar]) -> str:
 def note_text(note: Note) -> str:
     """A note in one line."""
     return fill(NOTES.get(note.code, note.code), note.details)
+
+
+def formula(diagnosis: Diagnosis) -> str:
+    """A diagnosis as an equation between the two Jacobians; empty where it has none."""
+    return fill(_FORMULAS.get(diagnosis.pattern, ""), diagnosis.parameters)
+
+
+def crash_text(crash: Crash) -> str:
+    """How a worker ended, in one line without a full stop."""
+    where = f" during {crash.stage}" if crash.stage else ""
+    said = f": {crash.message}" if crash.message else ""
+    if crash.cause == "timeout":
+        return f"still running after {crash.limit or 'its time limit'}{where}, and was stopped{said}"
+    if crash.cause == "memory":
+        return f"ran out of memory{f' (limit {crash.limit})' if crash.limit else ''}{where}{said}"
+    if crash.cause == "signal":
+        return f"died of {crash.signal or 'a signal'}{where}{said}"
+    if crash.cause == "exit":
+        code = "" if crash.exit_code is None else f" with exit code {crash.exit_code}"
+        return f"ended its process{code}{where}{said}"
+    if crash.cause == "protocol":
+        return f"its worker stopped making sense{where}{said}"
+    return f"raised{where}{said}"
+
+
+def reproduction(case: Case) -> str:
+    """The one command that runs a case again, quoted for a POSIX shell."""
+    words = ["gradbot", "check", case.target, "--case", case.name, "--device", case.device, "--dtype", case.dtype]
+    return shlex.join([*words, "--seed", str(case.seed)])
