@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +50,19 @@ class Problem:
         """The function with its graph at `inputs`."""
         with torch.enable_grad(), self._replayed():
             return Linearization(inputs=self.inputs, outputs=self.func(*self.inputs))
+
+    def jvp(self, tangents: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """One tangent an output, detached; zeros where the output has none."""
+        with torch.set_grad_enabled(self.grad_mode), self._replayed(), forward_ad.dual_level():
+            duals = [
+                forward_ad.make_dual(each.detach().clone().requires_grad_(self.grad_mode), tangent)
+                for each, tangent in zip(self.inputs, tangents, strict=True)
+            ]
+            pairs = [forward_ad.unpack_dual(each) for each in self.func(*duals)]
+            return tuple(
+                torch.zeros_like(pair.primal).detach() if pair.tangent is None else pair.tangent.detach()
+                for pair in pairs
+            )
 
     @contextlib.contextmanager
     def _replayed(self) -> Iterator[None]:
