@@ -7,6 +7,7 @@ Codes travel through reports; words are looked up here when something is shown. 
 from __future__ import annotations
 
 import shlex
+import string
 from collections.abc import Mapping
 
 from gradbot.model import Case, Certainty, Crash, Diagnosis, Finding, InputSource, Note, Outcome, Scalar
@@ -59,6 +60,18 @@ NOTES: Mapping[str, str] = {
     "random_replayed": "the function draws random numbers; it was replayed under a fixed RNG state",
     "triton_interpreted": "Triton kernels ran in the interpreter (TRITON_INTERPRET=1)",
 }
+
+EXPLANATIONS: Mapping[str, tuple[str, ...]] = {
+    "nonlinear_backward": ("Scaling grad_outputs by {scale} scales the grads by {factor}",),
+    "batched_grad": ("vmap raised {message}",),
+    "batched_forward_grad": ("vmap raised {message}",),
+    "wrong_grad_size": ("The input has shape {expected}, its grad {found}",),
+    "wrong_grad_layout": ("The input has layout {expected}, its grad {found}",),
+    "wrong_grad_device": ("The input is on {expected}, its grad on {found}",),
+    "wrong_grad_count": ("The forward takes {expected} inputs, the backward returned {found} grads",),
+    "device_difference": ("{first} and {second} differ by up to {largest}",),
+}
+"""By kind: sentences with the numbers of a finding; the first one whose details are all there is said."""
 
 OUTCOMES: Mapping[Outcome, str] = {
     Outcome.PASSED: "right",
@@ -157,3 +170,18 @@ def reproduction(case: Case) -> str:
     """The one command that runs a case again, quoted for a POSIX shell."""
     words = ["gradbot", "check", case.target, "--case", case.name, "--device", case.device, "--dtype", case.dtype]
     return shlex.join([*words, "--seed", str(case.seed)])
+
+
+def quoted(word: str) -> str:
+    """One word for a POSIX shell."""
+    return shlex.quote(word)
+
+
+def explanation(finding: Finding) -> str:
+    """What a finding's own numbers say beyond its headline; empty where they say nothing more."""
+    for template in EXPLANATIONS.get(finding.kind, ()):
+        names = [name for _, name, _, _ in string.Formatter().parse(template) if name]
+        if all(finding.details.get(name) not in (None, "") for name in names):
+            return fill(template, finding.details)
+    message = finding.details.get("message")
+    return str(message) if message else ""

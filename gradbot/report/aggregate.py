@@ -240,7 +240,7 @@ _GROUP_ORDER = {"1": 0, "4": 1, "8": 2, "3": 3, "2": 4, "7": 5, "6": 6, "5": 7}
 
 
 def sort_items(some: Iterable[Item]) -> tuple[Item, ...]:
-    """Most important first: what fails and is new, wrong values before contracts before errors, certain before likely."""
+    """Most important first: what fails and is new; wrong values, contracts, errors; certain before likely."""
     return tuple(sorted(some, key=_importance))
 
 
@@ -365,20 +365,16 @@ def unchecked(report: Report) -> tuple[NotChecked, ...]:
     found = [NotChecked(target=u.target, case="", reason=u.reason, details=dict(u.details)) for u in report.unchecked]
     told = {each.target for each in found}
     ran = {result.case.target for result in report.results}
-    for target in report.targets:
-        if target.id not in ran and target.id not in told:
-            found.append(NotChecked(target=target.id, case="", reason="no_case", details={}))
+    found += [
+        NotChecked(target=target.id, case="", reason="no_case", details={})
+        for target in report.targets
+        if target.id not in ran and target.id not in told
+    ]
     for result in report.results:
-        if result.outcome is Outcome.SKIPPED:
-            details = dict(result.details)
-            found.append(
-                NotChecked(target=result.case.target, case=result.case.id, reason=result.reason, details=details)
-            )
-        elif result.outcome is Outcome.UNSUPPORTED and not any(c.outcome in _MADE for c in result.checks):
-            reason = result.reason or "not_supported"
-            found.append(
-                NotChecked(target=result.case.target, case=result.case.id, reason=reason, details=dict(result.details))
-            )
+        nothing = result.outcome is Outcome.UNSUPPORTED and not any(check.outcome in _MADE for check in result.checks)
+        if result.outcome is Outcome.SKIPPED or nothing:
+            reason, details = result.reason or "not_supported", dict(result.details)
+            found.append(NotChecked(target=result.case.target, case=result.case.id, reason=reason, details=details))
     return tuple(sorted(found, key=lambda each: (each.target, each.case)))
 
 

@@ -1,0 +1,323 @@
+"""A report for a terminal: the same truths as everywhere, in as many columns as there are, with and without colour."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from gradbot import messages
+from gradbot.model import CaseResult, CheckResult, Evidence, JacobianMap, Outcome, Report, Severity
+from gradbot.report import aggregate, heatmap, text, wording
+from gradbot.report.aggregate import Item, Occurrence, TargetState
+
+_MOST_DETAILS = 5
+_MOST_LINES = 30
+_WIDE = 110
+
+_SYMBOLS = {
+    Outcome.FAILED: ("✗", "bold red"),
+    Outcome.ERRORED: ("!", "bold red"),
+    Outcome.CRASHED: ("!", "bold red"),
+    Outcome.TIMED_OUT: ("!", "bold red"),
+    Outcome.INCONCLUSIVE: ("~", "yellow"),
+    Outcome.EXPECTED_FAILURE: ("=", "dim"),
+    Outcome.UNEXPECTED_PASS: ("~", "yellow"),
+    Outcome.PASSED: ("·", "cyan"),
+}
+_CHECKED = {
+    Outcome.PASSED: ("✓", "green"),
+    Outcome.UNSUPPORTED: ("–", "dim"),
+    Outcome.SKIPPED: ("–", "dim"),
+}
+
+
+def render(
+    report: Report,
+    *,
+    width: int = 80,
+    colour: bool = False,
+    verbose: bool = False,
+    told: Sequence[Item] | None = None,
+    files: Sequence[str] = (),
+) -> str:
+    """The whole report: one line a thing to tell, details of the most important failures, the last line of counts.
+
+    `told` are the items where they were compared with a base, `files` the paths that the last line names. `verbose`
+    gives every failure in full and every reason.
+    """
+    compared = told is not None
+    told = aggregate.items(report) if told is None else told
+    parts: list[RenderableType] = [_lines(report, told, compared, width, verbose)]
+    failing = [item for item in told if item.failing]
+    for item in failing[: len(failing) if verbose else _MOST_DETAILS]:
+        parts += ["", _detail(item, width)]
+    parts += ["", summary(report, told, files)]
+    return _print(Group(*parts), width, colour)
+
+
+def render_case(result: CaseResult, *, width: int = 80, colour: bool = False) -> str:
+    """One case in full: what it ran on, every check with its facts, entries and pictures."""
+    case = result.case
+    head = Text.assemble((text.one_line(case.id), "bold"), "  ", _symbol(result.outcome))
+    source = f"inputs {messages.SOURCES[case.source]}: {text.one_line(case.reference)}"
+    parts: list[RenderableType] = [head, _indented(Text(source, style="dim"))]
+    for word, tensors in (("input", result.inputs), ("output", result.outputs)):
+        for tensor in tensors:
+            grad = ", requires grad" if tensor.requires_grad else ""
+            size = f"{text.shape(tensor.shape)} {tensor.dtype}, {tensor.layout}, {tensor.device}{grad}"
+            parts.append(_indented(Text(text.one_line(f"{word} {tensor.name}: {size}"))))
+    if result.crash is not None or (result.reason and not result.checks):
+        line = wording.occurrence_headline(Occurrence(result=result), result.outcome)
+        parts.append(_indented(Text(line, style="red")))
+    parts += [_indented(Text(fact)) for fact in wording.facts(Occurrence(result=result))]
+    if result.crash is not None and result.crash.output_tail:
+        parts.append(_output(result.crash.output_tail))
+    for check in result.checks:
+        parts += ["", *_check(check, width)]
+    parts += ["", _again(result)]
+    return _print(Group(*parts), width, colour)
+
+
+def summary(report: Report, told: Sequence[Item], files: Sequence[str] = ()) -> Text:
+    """The last line: how many targets are right, wrong, and so on, and how long it took."""
+    counted = aggregate.verdict(report, told=told)
+    line = Text()
+    for state, style in _STATE_STYLES:
+        if counted.states[state]:
+            line.append(", " if line else "")
+            line.append(f"{text.count(counted.states[state])} {state.value}", style=style)
+    if not line:
+        line.append("nothing was found to check", style="yellow")
+    line.append(f" · {text.plural(counted.checks, 'check')} in {text.plural(counted.cases, 'case')}")
+    line.append(f" · {text.duration(report.run.seconds)}", style="dim")
+    for path in files:
+        line.append(f" · {text.one_line(path)}", style="dim")
+    for name in counted.missing_shards:
+        line.append(f"\nshard {text.one_line(name)} never reported: what it holds is not checked", style="bold red")
+    if counted.interrupted:
+        line.append("\nthe run was interrupted: what is missing here is not checked", style="bold red")
+    return line
+
+
+_STATE_STYLES = (
+    (TargetState.RIGHT, "green"),
+    (TargetState.WRONG, "bold red"),
+    (TargetState.BROKEN, "bold red"),
+    (TargetState.NONDETERMINISTIC, "red"),
+    (TargetState.UNEXPECTED_PASS, "yellow"),
+    (TargetState.INCONCLUSIVE, "yellow"),
+    (TargetState.EXPECTED, "dim"),
+    (TargetState.UNCHECKED, "yellow"),
+)
+
+
+def _lines(report: Report, told: Sequence[Item], compared: bool, width: int, verbose: bool) -> RenderableType:
+    """One thing to tell a line where there is room for it, else two."""
+    known = aggregate.targets_by_id(report)
+    table = Table.grid(padding=(0, 1), pad_edge=False)
+    table.add_column(width=2, justify="right", no_wrap=True)
+    wide = width >= _WIDE
+    if wide:
+        table.add_column(max_width=38, overflow="fold")
+        table.add_column(no_wrap=True)
+        table.add_column(overflow="fold")
+        table.add_column(no_wrap=True, style="dim")
+    else:
+        table.add_column(overflow="fold")
+    shown = told if verbose else _at_most(told)
+    for item in shown:
+        place = aggregate.location(item, known)
+        at = f"{text.one_line(place.path)}:{place.line}" if place else ""
+        tags = [wording.CLASSES[item.classification]] if compared and item.failing else []
+        said = Text(wording.headline(item))
+        name = Text(text.one_line(item.target) or "(across targets)", style="bold" if item.failing else "")
+        if wide:
+            said.append("".join(f" ({tag})" for tag in tags), style="magenta")
+            table.add_row(_symbol(item.outcome, item.severity), name, item.check or "run", said, at)
+        else:
+            name.append(f"  {item.check or 'run'}", style="cyan")
+            below = " · ".join(part for part in (at, wording.where(item), *tags) if part)
+            table.add_row(_symbol(item.outcome, item.severity), Group(name, said, *_dim(below)))
+    rest = len(told) - len(shown)
+    missing = aggregate.unchecked(report)
+    for each in missing if verbose else missing[:_MOST_LINES]:
+        why = text.one_line(messages.reason_text(each.reason, each.details))
+        name = Text(text.one_line(each.case or each.target))
+        cells = [name, "unchecked", why, ""] if wide else [Group(name.append("  unchecked", style="cyan"), Text(why))]
+        table.add_row(Text("?", style="yellow"), *cells)
+    hidden = rest + (0 if verbose else max(0, len(missing) - _MOST_LINES))
+    notes = [Text(text.one_line(messages.note_text(note)), style="dim") for note in report.notes]
+    for problem in report.problems:
+        why = text.one_line(problem.reason)
+        notes.append(Text(f" ! {text.one_line(problem.module)} cannot be imported: {why}", style="yellow"))
+    more = [Text(f"   and {text.count(hidden)} more: --verbose shows all", style="dim")] if hidden else []
+    return Group(*notes, table, *more)
+
+
+def _at_most(told: Sequence[Item]) -> Sequence[Item]:
+    failing = sum(item.failing for item in told)
+    return told[: max(_MOST_LINES, min(failing, 3 * _MOST_LINES))]
+
+
+def _detail(item: Item, width: int) -> RenderableType:
+    lead = item.lead
+    if lead.result is None:
+        return Group(Text(text.one_line(item.target), style="bold"), *map(Text, wording.facts(lead)))
+    case = lead.result.case
+    head = Text(text.one_line(case.target), style="bold")
+    for part in (case.name, item.check, case.dtype, case.device):
+        head.append(f" · {text.one_line(part)}" if part else "", style="not bold")
+    more = [f"certainty: {sure}"] if (sure := wording.certainty(item)) else []
+    rest = len(item.occurrences) - 1
+    if rest:
+        more.append(f"seen {text.plural(rest, 'more time')}: {wording.where(item)}")
+    parts: list[RenderableType] = [head, *map(_indented, _body(lead, item.outcome, width)), _indented(_fact(more))]
+    if lead.result.crash is not None and lead.result.crash.output_tail:
+        parts.append(_output(lead.result.crash.output_tail))
+    parts.append(_again(lead.result, item.rule))
+    return Group(*parts)
+
+
+def _body(occurrence: Occurrence, outcome: Outcome, width: int) -> list[RenderableType]:
+    """Headline, facts, entries and the picture of the error of one occurrence."""
+    parts: list[RenderableType] = [Text(wording.occurrence_headline(occurrence, outcome), style="red")]
+    parts.append(_fact(wording.facts(occurrence)))
+    evidence = occurrence.finding.evidence if occurrence.finding else None
+    if evidence is not None:
+        parts += _evidence(evidence, occurrence, width)
+    return parts
+
+
+def _evidence(evidence: Evidence, occurrence: Occurrence, width: int) -> list[RenderableType]:
+    parts: list[RenderableType] = []
+    if evidence.entries:
+        parts.append(_entries(evidence, occurrence))
+    pictures = [each for each in evidence.maps if each.what == "error" and each.rows * each.columns > 1]
+    parts += [_picture(each, min(width - 4, 64)) for each in pictures]
+    if evidence.steps:
+        parts.append(_steps(evidence))
+    return parts
+
+
+def _entries(evidence: Evidence, occurrence: Occurrence) -> Table:
+    left, right = wording.kind_of_input(occurrence)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column(left, overflow="fold")
+    table.add_column(right, overflow="fold")
+    for title in ("analytical", "numerical", "tolerance"):
+        table.add_column(title, justify="right", overflow="fold")
+    for entry in evidence.entries[:5]:
+        bar = f" ±{text.number(entry.error_bar, 1)}" if entry.error_bar else ""
+        table.add_row(
+            text.index(entry.input_index),
+            text.index(entry.output_index),
+            Text(text.aligned(entry.analytical), style="red"),
+            text.aligned(entry.numerical) + bar,
+            text.number(entry.tolerance, 2),
+        )
+    return table
+
+
+def _steps(evidence: Evidence) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    for title in ("step", "numerical", "analytical"):
+        table.add_column(title, justify="right", overflow="fold")
+    for each in evidence.steps[:8]:
+        numerical = f"{text.aligned(each.numerical)} ±{text.number(each.error_bar, 1)}"
+        table.add_row(text.number(each.step, 2), numerical, text.aligned(each.analytical))
+    return table
+
+
+def _picture(picture: JacobianMap, width: int) -> RenderableType:
+    drawn = heatmap.render(picture, width=width)
+    lines = []
+    for line, signs in zip(drawn.lines, drawn.signs, strict=True):
+        shown = Text()
+        for character, sign in zip(line, signs, strict=True):
+            plain = character == heatmap.RAMP[0]
+            shown.append(character, style="dim" if plain else ("red" if sign >= 0 else "blue"))
+        lines.append(shown)
+    return Group(Text(drawn.caption, style="dim"), *lines)
+
+
+def _check(check: CheckResult, width: int) -> list[RenderableType]:
+    head = Text.assemble(_symbol(check.outcome), " ", (check.check, "bold"))
+    word = messages.OUTCOMES[check.outcome]
+    head.append(f"  {word} · {text.duration(check.seconds)}", style="dim")
+    parts: list[RenderableType] = [head]
+    if check.reason:
+        parts.append(_indented(Text(text.one_line(messages.reason_text(check.reason, check.details)))))
+    for finding in check.findings:
+        occurrence = Occurrence(result=None, check=None, finding=finding)
+        sure = f" · {finding.severity.value} · {messages.CERTAINTIES[finding.certainty]} · {finding.rule}"
+        at = f" · {text.one_line(finding.location.path)}:{finding.location.line}" if finding.location else ""
+        parts += [_indented(each) for each in _body(occurrence, check.outcome, width)]
+        parts.append(_indented(Text((sure + at).lstrip(" ·"), style="dim")))
+    if not check.findings:
+        own = Occurrence(result=None, check=check)
+        parts.append(_indented(_fact(wording.facts(own))))
+        if check.evidence is not None:
+            parts += [_indented(each) for each in _evidence(check.evidence, own, width)]
+    return parts
+
+
+def _again(result: CaseResult, rule: str = "") -> RenderableType:
+    lines = [Text(text.one_line(messages.reproduction(result.case), 2000), style="green")]
+    if text.has_hidden(messages.reproduction(result.case)):
+        lines = [Text("no command: a name holds control characters", style="dim")]
+    lines[0] = Text("again: ", style="dim") + lines[0]
+    if rule:
+        lines.append(Text(f"more:  gradbot show {_quoted(result.case.id)}; gradbot explain {rule}", style="dim"))
+    return _indented(Group(*lines))
+
+
+def _quoted(name: str) -> str:
+    return messages.quoted(text.one_line(name, 500))
+
+
+def _output(tail: str) -> RenderableType:
+    return _indented(Group(Text("last output:", style="dim"), Text(text.tail(tail, 12), style="dim")), 4)
+
+
+def _fact(said: Iterable[str]) -> RenderableType:
+    return Group(*[Text(line) for line in said])
+
+
+def _dim(line: str) -> list[Text]:
+    return [Text(line, style="dim")] if line else []
+
+
+def _indented(what: RenderableType, by: int = 2) -> RenderableType:
+    return Padding(what, (0, 0, 0, by))
+
+
+def _symbol(outcome: Outcome, severity: Severity | None = None) -> Text:
+    symbol, style = _SYMBOLS.get(outcome) or _CHECKED[outcome]
+    if outcome is Outcome.PASSED and severity is None:
+        symbol, style = _CHECKED[outcome]
+    if outcome is Outcome.PASSED and severity is Severity.WARNING:
+        symbol, style = "~", "yellow"
+    return Text(symbol, style=style)
+
+
+def _print(what: RenderableType, width: int, colour: bool) -> str:
+    console = Console(
+        file=io.StringIO(),
+        width=width,
+        force_terminal=colour,
+        color_system="standard" if colour else None,
+        no_color=not colour,
+        markup=False,
+        emoji=False,
+        highlight=False,
+        legacy_windows=False,
+        _environ={},
+    )
+    console.print(what)
+    assert isinstance(console.file, io.StringIO)
+    return "\n".join(line.rstrip() for line in console.file.getvalue().split("\n"))
