@@ -1,0 +1,318 @@
+"""Checking one case with every check: the native engine behind `gradbot.check` and the workers.
+
+From the function to the finding: `prepare` finds out how to differentiate it, each file of `checks` looks at one
+property, `expectations` applies what was declared. Nothing is raised for a wrong gradient, and the process is left as
+it was found.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gradbot.engine import expectations
+from gradbot.engine.checks import CHECKS
+from gradbot.engine.checks.context import Check, Context, skipped
+from gradbot.engine.isolation import preserved
+from gradbot.engine.places import function_location, method_location
+from gradbot.engine.prepare import NothingToCheckError, Prepared, UserCodeError, involved_tensors, prepare
+from gradbot.engine.references import References
+from gradbot.engine.user_errors import meaning
+from gradbot.errors import UsageError
+from gradbot.model import (
+    EXPECTATIONS,
+    Case,
+    CaseResult,
+    CheckName,
+    CheckResult,
+    CheckSettings,
+    Finding,
+    InputSource,
+    Mode,
+    Outcome,
+    TensorSummary,
+)
+from gradbot.rules import RULES
+
+__all__ = ["References", "check", "check_case"]
+
+OFF_BY_DEFAULT = frozenset({CheckName.COMPILED.value})
+
+_WORST_FIRST = (
+    Outcome.FAILED,
+    Outcome.ERRORED,
+    Outcome.UNEXPECTED_PASS,
+    Outcome.EXPECTED_FAILURE,
+    Outcome.INCONCLUSIVE,
+)
+_DERIVATIVES = frozenset({CheckName.BACKWARD.value, CheckName.FORWARD_AD.value, CheckName.REFERENCE.value})
+
+
+def check(
+    func: Callable[..., Any],
+    inputs: Any = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    checks: Sequence[str] | None = None,
+    skip_checks: Sequence[str] = (),
+    require: Sequence[str] = (),
+    mode: str = "auto",
+    eps: float | None = None,
+    atol: float | None = None,
+    rtol: float | None = None,
+    nondet_tol: float = 0.0,
+    masked: bool = False,
+    seed: int = 0,
+    repeats: int = 8,
+    determinism_seconds: float = 1.0,
+    memory_bytes: int = 1 << 30,
+    resample: bool = False,
+    expect: str = "",
+    expect_kinds: Sequence[str] = (),
+    reason: str = "",
+    reference: Callable[..., Any] | None = None,
+    surrogate_of: Callable[..., Any] | None = None,
+    projection: Callable[..., Any] | None = None,
+    invariant: Callable[..., Any] | None = None,
+) -> CaseResult:
+    """Checks the derivatives of `func(*inputs, **kwargs)` and returns everything that was found, as data.
+
+    `inputs` is a tuple or list of arguments (or one tensor); arguments may be nested containers, modules, sparse or
+    complex tensors, numbers, None. Tensors that require grad are checked, and parameters of modules; where none
+    requires grad, every floating-point or complex tensor is. `checks` names the checks to run (all that the target
+    supports by default). `eps`, `atol` and `rtol` are chosen by dtype where None. `expect` is one of
+    `model.EXPECTATIONS` and needs a `reason`. For `reference`, `surrogate_of`, `projection` and `invariant` see
+    `References`.
+
+    Raises `UsageError` for options that make no sense; a wrong gradient, or user code that raises, is a result.
+    """
+    arguments = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
+    settings = CheckSettings(
+        mode=_mode(mode),
+        eps=eps,
+        atol=atol,
+        rtol=rtol,
+        nondet_tol=nondet_tol,
+        masked=masked,
+        checks=_names(checks or (), "checks"),
+        skip_checks=_names(skip_checks, "skip_checks"),
+        require=_names(require, "require"),
+        expect=_expectation(expect, reason),
+        expect_kinds=tuple(expect_kinds),
+        reason=reason,
+        repeats=repeats,
+        determinism_seconds=determinism_seconds,
+        memory_bytes=memory_bytes,
+        resample=resample,
+    )
+    name = getattr(func, "__qualname__", type(func).__qualname__)
+    first = next((each for each in involved_tensors(func, arguments, kwargs or {})), None)
+    case = Case(
+        id=name,
+        target=name,
+        name="",
+        source=InputSource.DECLARED,
+        reference="",
+        device="cpu" if first is None else str(first.device),
+        dtype="" if first is None else str(first.dtype).removeprefix("torch."),
+        seed=seed,
+        settings=settings,
+    )
+    return check_case(
+        case,
+        func,
+        arguments,
+        kwargs or {},
+        function_class=_function_class(func),
+        references=References(
+            reference=reference, surrogate_of=surrogate_of, projection=projection, invariant=invariant
+        ),
+    )
+
+
+def check_case(
+    case: Case,
+    func: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    *,
+    function_class: type | None = None,
+    op: Any = None,
+    references: References | None = None,
+    on_stage: Callable[[str], None] = lambda _stage: None,
+) -> CaseResult:
+    """Runs every selected check of `case.settings` on `func(*args, **kwargs)`.
+
+    `function_class` is the `torch.autograd.Function` and `op` the `OpOverload` that is the target, where it is one.
+    `on_stage` is told the name of each stage before it begins, so that a crash can be placed: "forward", then the
+    checks' names.
+    """
+    start = time.perf_counter()
+    with preserved(involved_tensors(func, args, kwargs)):
+        result = _check_case(case, func, args, kwargs, function_class, op, references or References(), on_stage)
+    location = method_location(function_class, "forward") or function_location(func)
+    return replace(result, location=location, seconds=time.perf_counter() - start)
+
+
+def _check_case(
+    case: Case,
+    func: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    function_class: type | None,
+    op: Any,
+    references: References,
+    on_stage: Callable[[str], None],
+) -> CaseResult:
+    on_stage("forward")
+    start = time.perf_counter()
+    try:
+        prepared = prepare(func, args, kwargs, seed=case.seed)
+    except NothingToCheckError:
+        return CaseResult(case=case, outcome=Outcome.SKIPPED, reason="no_differentiable_input")
+    except UserCodeError as error:
+        return _errored(case, error, func, function_class)
+    context = Context(
+        prepared=prepared,
+        settings=case.settings,
+        seed=case.seed,
+        function_class=function_class,
+        op=op,
+        references=references,
+        call_seconds=(time.perf_counter() - start) / 3,  # prepare calls about three times
+    )
+    results = expectations.apply(case.settings, _run_checks(context, on_stage), draws=prepared.subject.seed is not None)
+    return CaseResult(
+        case=case,
+        outcome=_overall(results),
+        checks=results,
+        inputs=_summaries(prepared.subject.input_names, prepared.subject.inputs),
+        outputs=_output_summaries(prepared),
+        notes=prepared.notes,
+    )
+
+
+def _run_checks(context: Context, on_stage: Callable[[str], None]) -> tuple[CheckResult, ...]:
+    results: dict[str, CheckResult] = {}
+    for name, run in CHECKS:
+        if not _selected(name.value, context.settings):
+            if name.value not in OFF_BY_DEFAULT:
+                results[name.value] = skipped(name, "not_selected")
+            continue
+        on_stage(name.value)
+        results[name.value] = _required(_timed(run, replace(context, earlier=dict(results))), context)
+    return tuple(results.values())
+
+
+def _timed(run: Check, context: Context) -> CheckResult:
+    start = time.perf_counter()
+    result = run(context)
+    return replace(result, seconds=time.perf_counter() - start)
+
+
+def _selected(name: str, settings: CheckSettings) -> bool:
+    if name in settings.skip_checks:
+        return False
+    if settings.checks:
+        return name in settings.checks
+    return name not in OFF_BY_DEFAULT or name in settings.require
+
+
+def _required(result: CheckResult, context: Context) -> CheckResult:
+    if result.outcome is not Outcome.UNSUPPORTED or result.check not in context.settings.require:
+        return result
+    finding = context.finding(
+        CheckName(result.check), "required_check_unsupported", details={**result.details, "reason": result.reason}
+    )
+    return replace(result, outcome=Outcome.FAILED, findings=(*result.findings, finding))
+
+
+def _overall(results: Sequence[CheckResult]) -> Outcome:
+    outcomes = {each.outcome for each in results}
+    for outcome in _WORST_FIRST:
+        if outcome in outcomes:
+            return outcome
+    ran = [each for each in results if each.outcome is not Outcome.SKIPPED]
+    if not ran:
+        return Outcome.SKIPPED
+    derivatives = [each for each in ran if each.check in _DERIVATIVES] or ran
+    return Outcome.PASSED if any(each.outcome is Outcome.PASSED for each in derivatives) else Outcome.UNSUPPORTED
+
+
+def _errored(case: Case, error: UserCodeError, func: Callable[..., Any], function_class: type | None) -> CaseResult:
+    cause = error.__cause__ or error
+    found = meaning(cause, error.stage)
+    rule = RULES["user_error_in_forward"]
+    finding = Finding(
+        rule=rule.id,
+        kind=rule.kind,
+        check=CheckName.BACKWARD.value,
+        severity=rule.severity,
+        location=method_location(function_class, "forward") or function_location(func),
+        details=found.details,
+    )
+    result = CheckResult(
+        check=CheckName.BACKWARD.value,
+        outcome=Outcome.ERRORED,
+        findings=(finding,),
+        reason="user_error",
+        details=found.details,
+    )
+    checks = expectations.apply(case.settings, (result,), draws=False)
+    return CaseResult(
+        case=case, outcome=_overall(checks), checks=checks, reason="user_error", details=dict(found.details)
+    )
+
+
+def _summaries(names: Sequence[str], tensors: Sequence[Tensor]) -> tuple[TensorSummary, ...]:
+    return tuple(
+        TensorSummary(
+            name=name,
+            shape=tuple(each.shape),
+            dtype=str(each.dtype).removeprefix("torch."),
+            layout=str(each.layout).removeprefix("torch."),
+            device=str(each.device),
+            requires_grad=each.requires_grad,
+        )
+        for name, each in zip(names, tensors, strict=True)
+    )
+
+
+def _output_summaries(prepared: Prepared) -> tuple[TensorSummary, ...]:
+    tensors = [(position, each) for position, each in enumerate(prepared.outputs) if isinstance(each, Tensor)]
+    single = len(prepared.outputs) == 1
+    names = ["output" if single else f"output {position}" for position, _ in tensors]
+    return _summaries(names, [each for _, each in tensors])
+
+
+def _function_class(func: Callable[..., Any]) -> type | None:
+    owner = getattr(func, "__self__", None)
+    return owner if isinstance(owner, type) and issubclass(owner, torch.autograd.Function) else None
+
+
+def _mode(mode: str) -> Mode:
+    try:
+        return Mode(mode)
+    except ValueError:
+        raise UsageError(f"mode is {mode!r}; it is one of {', '.join(each.value for each in Mode)}") from None
+
+
+def _names(names: Sequence[str], option: str) -> tuple[str, ...]:
+    known = [each.value for each in CheckName]
+    for each in names:
+        if each not in known:
+            raise UsageError(f"{option} has {each!r}; the checks are {', '.join(known)}")
+    return tuple(names)
+
+
+def _expectation(expect: str, reason: str) -> str:
+    if expect and expect not in EXPECTATIONS:
+        raise UsageError(f"expect is {expect!r}; it is one of {', '.join(EXPECTATIONS)}")
+    if expect and not reason:
+        raise UsageError(f"expect={expect!r} needs a reason: say why the gradient is meant to differ")
+    return expect

@@ -1,0 +1,186 @@
+"""What every check is given, and the few ways in which a check ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gradbot.engine.places import function_location, method_location
+from gradbot.engine.prepare import Prepared
+from gradbot.engine.problem import Problem
+from gradbot.engine.references import References
+from gradbot.engine.subject import Subject
+from gradbot.engine.user_errors import meaning
+from gradbot.model import (
+    Capability,
+    Certainty,
+    CheckName,
+    CheckResult,
+    CheckSettings,
+    Diagnosis,
+    Evidence,
+    Finding,
+    Location,
+    Note,
+    Outcome,
+    Scalar,
+    Severity,
+)
+from gradbot.rules import RULES
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """One case, ready to be checked.
+
+    `earlier` are the results of the checks that ran before. `call_seconds` is what one call with its backward took,
+    by which checks bound their repeats.
+    """
+
+    prepared: Prepared
+    settings: CheckSettings
+    seed: int
+    function_class: type | None = None
+    op: Any = None
+    references: References = field(default_factory=References)
+    earlier: Mapping[str, CheckResult] = field(default_factory=dict)
+    call_seconds: float = 0.0
+
+    @property
+    def subject(self) -> Subject:
+        """The function of its checked tensors, as the user wrote it."""
+        return self.prepared.subject
+
+    @property
+    def problem(self) -> Problem:
+        """The function of real strided tensors."""
+        return self.prepared.problem
+
+    def generator(self, salt: int = 0) -> torch.Generator:
+        """A CPU generator of this case's own; the global one is never drawn from."""
+        return torch.Generator().manual_seed((self.seed * 1_000_003 + salt) % (1 << 63))
+
+    def repeats(self, seconds: float, at_most: int, at_least: int = 2) -> int:
+        """How often something as costly as a call may be done within `seconds`."""
+        affordable = int(seconds / self.call_seconds) if self.call_seconds > 0 else at_most
+        return max(at_least, min(at_most, affordable))
+
+    def location(self, *methods: str) -> Location | None:
+        """Where the first of a Function's `methods` stands, or the checked callable."""
+        return method_location(self.function_class, *methods) or function_location(self.subject.func)
+
+    def finding(
+        self,
+        check: CheckName,
+        kind: str,
+        *,
+        methods: tuple[str, ...] = ("backward", "vjp"),
+        output: int | None = None,
+        input: int | None = None,
+        severity: Severity | None = None,
+        certainty: Certainty = Certainty.CERTAIN,
+        evidence: Evidence | None = None,
+        diagnosis: Diagnosis | None = None,
+        details: Mapping[str, Scalar] | None = None,
+    ) -> Finding:
+        """A finding of this case; `methods` are where its cause is looked for in a Function."""
+        rule = RULES[kind]
+        return Finding(
+            rule=rule.id,
+            kind=kind,
+            check=check.value,
+            severity=severity or rule.severity,
+            certainty=certainty,
+            output=output,
+            input=input,
+            output_name="" if output is None else _at(self.subject.output_names, output),
+            input_name="" if input is None else _at(self.subject.input_names, input),
+            location=self.location(*methods),
+            evidence=evidence,
+            diagnosis=diagnosis,
+            details=dict(details or {}),
+        )
+
+
+Check = Callable[[Context], CheckResult]
+
+
+def passed(check: CheckName, *, evidence: Evidence | None = None, notes: tuple[Note, ...] = ()) -> CheckResult:
+    """The check ran and nothing is wrong."""
+    return CheckResult(
+        check=check.value, outcome=Outcome.PASSED, capability=Capability.SUPPORTED, evidence=evidence, notes=notes
+    )
+
+
+def unsupported(check: CheckName, reason: str, **details: Scalar) -> CheckResult:
+    """The target does not offer this derivative; `reason` is a code of `messages.REASONS`."""
+    return CheckResult(
+        check=check.value,
+        outcome=Outcome.UNSUPPORTED,
+        capability=Capability.UNSUPPORTED,
+        reason=reason,
+        details=details,
+    )
+
+
+def skipped(check: CheckName, reason: str, **details: Scalar) -> CheckResult:
+    """Nothing was checked, and why."""
+    return CheckResult(check=check.value, outcome=Outcome.SKIPPED, reason=reason, details=details)
+
+
+def concluded(
+    check: CheckName,
+    findings: tuple[Finding, ...],
+    *,
+    evidence: Evidence | None = None,
+    notes: tuple[Note, ...] = (),
+) -> CheckResult:
+    """Failed where a finding is an error, else passed; warnings and notes are shown beside a pass."""
+    wrong = any(each.severity is Severity.ERROR for each in findings)
+    return CheckResult(
+        check=check.value,
+        outcome=Outcome.FAILED if wrong else Outcome.PASSED,
+        capability=Capability.WRONG if wrong else Capability.SUPPORTED,
+        findings=findings,
+        evidence=evidence,
+        notes=notes,
+    )
+
+
+def raised(context: Context, check: CheckName, error: BaseException, stage: str) -> CheckResult:
+    """User code raised at `stage`: unsupported, a broken contract or an error, as its message says."""
+    found = meaning(error, stage)
+    if found.outcome is Outcome.UNSUPPORTED:
+        return unsupported(check, found.reason, **found.details)
+    methods = {"forward": ("forward",), "backward": ("backward", "vjp"), "jvp": ("jvp",)}[stage]
+    finding = context.finding(check, found.kind, methods=methods, details=found.details)
+    return CheckResult(
+        check=check.value,
+        outcome=found.outcome,
+        capability=Capability.WRONG,
+        findings=(finding,),
+        reason=found.reason,
+        details=found.details,
+    )
+
+
+def cotangents(outputs: tuple[Tensor, ...], generator: torch.Generator) -> tuple[Tensor, ...]:
+    """Random cotangents like `outputs`: a sign times uniform in [0.5, 1.5], of complex ones in both parts."""
+    return tuple(_random_like(each, generator) for each in outputs)
+
+
+def _random_like(tensor: Tensor, generator: torch.Generator) -> Tensor:
+    def draw() -> Tensor:
+        signs = torch.randint(0, 2, tensor.shape, generator=generator).double() * 2 - 1
+        return signs * (0.5 + torch.rand(tensor.shape, generator=generator, dtype=torch.float64))
+
+    values = torch.complex(draw(), draw()) if tensor.is_complex() else draw()
+    return values.to(dtype=tensor.dtype, device=tensor.device)
+
+
+def _at(names: tuple[str, ...], position: int) -> str:
+    return names[position] if position < len(names) else ""

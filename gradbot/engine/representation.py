@@ -1,0 +1,74 @@
+"""Tensors as real strided ones and back: complex as pairs, sparse as their values, mkldnn as dense.
+
+Sparse tensors are checked by their specified values only (masked semantics): nothing else of them can be perturbed
+without another sparsity pattern. A gradient travels back through the very constructors that autograd knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Representation:
+    """A checked tensor as a real strided leaf, and how to make the tensor of its own kind from such values."""
+
+    real: Tensor
+    restore: Callable[[Tensor], Tensor]
+
+
+def represent(tensor: Tensor) -> Representation:
+    """The tensor itself where it is real and strided; otherwise a new leaf that holds its values."""
+    if tensor.is_mkldnn:
+        return Representation(real=_leaf(tensor.detach().to_dense()), restore=lambda real: real.to_mkldnn())
+    if tensor.layout is not torch.strided:
+        return _represent_sparse(tensor)
+    if tensor.is_complex():
+        # view_as_real of a conjugated or negated view is refused: resolve first
+        pairs = torch.view_as_real(tensor.detach().resolve_conj().resolve_neg().clone())
+        return Representation(real=_leaf(pairs), restore=torch.view_as_complex)
+    return Representation(real=tensor, restore=lambda real: real)
+
+
+def to_real(output: Tensor) -> Tensor:
+    """An output as a real strided tensor, differentiably."""
+    if output.is_mkldnn or output.layout is not torch.strided:
+        output = output.to_dense()
+    return torch.view_as_real(output.resolve_conj()) if output.is_complex() else output
+
+
+def _leaf(values: Tensor) -> Tensor:
+    return values.detach().clone().requires_grad_()
+
+
+def _represent_sparse(tensor: Tensor) -> Representation:
+    detached = tensor.detach()
+    if detached.layout is torch.sparse_coo:
+        indices, size, coalesced = detached._indices(), detached.shape, detached.is_coalesced()
+
+        def restore(values: Tensor) -> Tensor:
+            return torch.sparse_coo_tensor(indices, values, size, is_coalesced=coalesced, check_invariants=False)
+
+        return _values(detached._values(), restore)
+    return _values(detached.values(), _compressed_from(detached))
+
+
+def _compressed_from(tensor: Tensor) -> Callable[[Tensor], Tensor]:
+    by_rows = tensor.layout in (torch.sparse_csr, torch.sparse_bsr)
+    compressed = tensor.crow_indices() if by_rows else tensor.ccol_indices()
+    plain = tensor.col_indices() if by_rows else tensor.row_indices()
+    size, layout = tensor.shape, tensor.layout
+    return lambda values: torch.sparse_compressed_tensor(compressed, plain, values, size, layout=layout)
+
+
+def _values(values: Tensor, restore: Callable[[Tensor], Tensor]) -> Representation:
+    if not values.is_complex():
+        return Representation(real=_leaf(values), restore=restore)
+    pairs = torch.view_as_real(values.resolve_conj().clone())
+    return Representation(real=_leaf(pairs), restore=lambda real: restore(torch.view_as_complex(real)))
