@@ -10,7 +10,7 @@ import shlex
 import string
 from collections.abc import Mapping
 
-from gradbot.model import Case, Certainty, Crash, Diagnosis, Finding, InputSource, Note, Outcome, Scalar
+from gradbot.model import Case, Certainty, Crash, Diagnosis, Finding, InputSource, Note, Outcome, Scalar, Spread
 from gradbot.rules import RULES
 
 PATTERNS: Mapping[str, str] = {
@@ -120,17 +120,41 @@ def fill(template: str, details: Mapping[str, Scalar]) -> str:
     return template.format_map(_Details(shown))
 
 
-def diagnosis_text(diagnosis: Diagnosis) -> str:
+_ANALYTICAL: Mapping[str, str] = {
+    "forward_ad": "the jvp",
+    "double_backward": "the double backward",
+    "forward_over_backward": "forward over backward",
+    "batched_grad": "the batched backward",
+    "batched_forward_grad": "the batched jvp",
+}
+"""By check: what the analytical derivative is called; `backward` elsewhere."""
+
+
+def diagnosis_text(diagnosis: Diagnosis, check: str = "") -> str:
     """A diagnosis in one sentence, without a full stop."""
-    return fill(PATTERNS.get(diagnosis.pattern, diagnosis.pattern), {"analytical": "backward", **diagnosis.parameters})
+    analytical = _ANALYTICAL.get(check, "backward")
+    return fill(PATTERNS.get(diagnosis.pattern, diagnosis.pattern), {"analytical": analytical, **diagnosis.parameters})
 
 
 def headline(finding: Finding) -> str:
     """What is wrong, in one line without a full stop: the diagnosis where there is one, else the rule's summary."""
     if finding.diagnosis is not None:
-        return diagnosis_text(finding.diagnosis)
+        return diagnosis_text(finding.diagnosis, finding.check)
+    if (
+        finding.evidence is not None
+        and finding.evidence.spreads
+        and finding.kind in ("nondeterministic", "nondeterministic_forward")
+    ):
+        worst = max(finding.evidence.spreads, key=lambda spread: (spread.differing, spread.largest))
+        return spread_headline(worst)
     rule = RULES.get(finding.kind)
     return rule.summary if rule else finding.kind
+
+
+def spread_headline(spread: Spread) -> str:
+    """How far repeats differ and how often: `backward differs by up to 3e-7 in 6 of 8 repeats`."""
+    stage = spread.stage.replace("_", " ")
+    return f"{stage} differs by up to {spread.largest:.2g} in {spread.differing} of {spread.repeats} repeats"
 
 
 def reason_text(code: str, details: Mapping[str, Scalar]) -> str:

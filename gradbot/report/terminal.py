@@ -83,6 +83,11 @@ def render_case(result: CaseResult, *, width: int = 80, colour: bool = False) ->
     return _print(Group(*parts), width, colour)
 
 
+def plain(occurrence: Occurrence, outcome: Outcome, width: int = 100) -> str:
+    """Headline, facts, entries and picture of one occurrence as text without colour."""
+    return _print(Group(*_body(occurrence, outcome, width)), width, colour=False).strip("\n")
+
+
 def summary(report: Report, told: Sequence[Item], files: Sequence[str] = ()) -> Text:
     """The last line: how many targets are right, wrong, and so on, and how long it took."""
     counted = aggregate.verdict(report, told=told)
