@@ -1,0 +1,214 @@
+"""The committed recordings: one JSON file a target, and `tensors.safetensors` for exact tensors too large for text.
+
+A recording that is there already stays as it is when its signature is seen again, whatever values the suite drew this
+time; so recording again without a change of the code gives no difference.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gradbot.errors import UsageError
+
+Json = Any
+Entry = Mapping[str, Json]
+
+FORMAT = 1
+TENSORS = "tensors.safetensors"
+MAX_FILE_BYTES = 16 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How much is kept: samples of one target, and samples that differ in nothing but shapes."""
+
+    per_target: int = 12
+    per_kind: int = 2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What a recording changed. `not_portable` maps targets to why some calls could not be written down."""
+
+    targets: int
+    samples: int
+    added: int
+    removed: int
+    not_portable: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+
+
+def read_spool(folder: Path) -> list[Entry]:
+    """Every call that any process of a run has written. Lines cut short by a crash are passed over."""
+    entries: list[Entry] = []
+    for path in sorted(folder.glob("*/calls.jsonl")):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            try:
+                entry = json.loads(line)
+            except ValueError:
+                continue
+            entries.append({**entry, "folder": str(path.parent)})
+    return entries
+
+
+def choose(entries: Iterable[Entry], kept: Sequence[Entry], limits: Limits) -> list[Entry]:
+    """Which samples of one target to keep, in a stable order, whatever the order they came in.
+
+    What was kept before and is still seen stays. Calls whose inputs required grad come before others, new kinds
+    before more shapes of a known kind, small ones before large ones.
+    """
+    kept_names = {entry["signature"] for entry in kept}
+    unique = {entry["signature"]: entry for entry in entries}
+    unique |= {entry["signature"]: entry for entry in kept if entry["signature"] in unique}
+    kinds: dict[str, list[Entry]] = defaultdict(list)
+    order = sorted(
+        unique.values(),
+        key=lambda e: (e["signature"] not in kept_names, not e["requires_grad"], e["size"], e["signature"]),
+    )
+    for entry in order:
+        kinds[entry["kind"]].append(entry)
+    by_round: list[tuple[bool, int, bool, Entry]] = [
+        (entry["signature"] not in kept_names, place, not entry["requires_grad"], entry)
+        for group in kinds.values()
+        for place, entry in enumerate(group[: limits.per_kind])
+    ]
+    by_round.sort(key=lambda item: (*item[:3], item[3]["size"], item[3]["signature"]))
+    chosen = [item[3] for item in by_round[: limits.per_target]]
+    return sorted(chosen, key=lambda entry: (entry["size"], entry["signature"]))
+
+
+def read_target(path: Path) -> tuple[str, list[Entry]]:
+    """A committed file: the target and its samples. Raises `UsageError` for anything else."""
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} is not a recording: {error}. Delete it and record again") from None
+    if not isinstance(raw, dict) or not isinstance(raw.get("target"), str) or not isinstance(raw.get("samples"), list):
+        raise UsageError(f"{path} is not a recording: `target` and `samples` are missing. Delete it and record again")
+    if raw.get("format") != FORMAT:
+        raise UsageError(f"{path} has the format {raw.get('format')!r}; this gradbot reads format {FORMAT}")
+    return raw["target"], raw["samples"]
+
+
+def file_name(target: str) -> str:
+    """A file name for a target: readable, and distinct where two targets would look the same."""
+    plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", target)
+    return f"{plain[:100]}-{hashlib.sha256(target.encode()).hexdigest()[:6]}.json"
+
+
+def update(
+    folder: Path, entries: Sequence[Entry], *, limits: Limits, prune: bool, tensor_folders: Sequence[Path]
+) -> Summary:
+    """Bring the recordings in `folder` up to date with what was seen. Returns what changed."""
+    by_target: dict[str, list[Entry]] = defaultdict(list)
+    reasons: dict[str, set[str]] = defaultdict(set)
+    problems = sorted({f"{e['target']}: {e['problem']}" for e in entries if "problem" in e})
+    for entry in entries:
+        if "not_portable" in entry:
+            reasons[entry["target"]].add(entry["not_portable"])
+        elif "args" in entry:
+            by_target[entry["target"]].append(entry)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot write recordings to {folder}: {error.strerror}") from None
+    present = dict(read_target(path) for path in sorted(folder.glob("*.json")))
+    added = removed = 0
+    result: dict[str, list[Entry]] = {} if prune else dict(present)
+    for target, seen in by_target.items():
+        before = present.get(target, [])
+        result[target] = _stored(choose(seen, before, limits) if prune else _with_unseen(seen, before, limits))
+    for target in {*result, *present}:
+        now = {entry["signature"] for entry in result.get(target, [])}
+        then = {entry["signature"] for entry in present.get(target, [])}
+        added, removed = added + len(now - then), removed + len(then - now)
+    _write(folder, result, [*tensor_folders, folder])
+    samples = sum(map(len, result.values()))
+    portable = {target for target, found in result.items() if found}
+    left = {target: tuple(sorted(why)) for target, why in sorted(reasons.items()) if target not in portable}
+    return Summary(
+        targets=len(portable),
+        samples=samples,
+        added=added,
+        removed=removed,
+        not_portable=left,
+        problems=tuple(problems),
+    )
+
+
+def _with_unseen(seen: Sequence[Entry], before: Sequence[Entry], limits: Limits) -> list[Entry]:
+    """Without pruning, samples that were not seen this time stay too."""
+    return choose([*seen, *before], before, limits)
+
+
+_FIELDS = ("signature", "kind", "size", "requires_grad", "test", "args", "kwargs")
+
+
+def _stored(entries: Iterable[Entry]) -> list[Entry]:
+    return [{name: entry[name] for name in _FIELDS if name in entry} for entry in entries]
+
+
+def _write(folder: Path, result: Mapping[str, Sequence[Entry]], tensor_folders: Sequence[Path]) -> None:
+    wanted = {file_name(target): (target, samples) for target, samples in result.items() if samples}
+    for path in folder.glob("*.json"):
+        if path.name not in wanted:
+            path.unlink()
+    for name, (target, samples) in wanted.items():
+        text = _as_text({"format": FORMAT, "target": target, "samples": list(samples)}) + "\n"
+        path = folder / name
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+    names = {name for samples in result.values() for entry in samples for name in _attached_names(entry)}
+    _write_tensors(folder / TENSORS, names, tensor_folders)
+
+
+def _as_text(raw: Json, indent: str = "") -> str:
+    """JSON with lists of plain values on one line each, as a person would write them, and sorted keys."""
+    deeper = indent + " "
+    if isinstance(raw, Mapping) and raw:
+        items = [f"{deeper}{json.dumps(key)}: {_as_text(raw[key], deeper)}" for key in sorted(raw)]
+        return "{\n" + ",\n".join(items) + f"\n{indent}}}"
+    if isinstance(raw, list) and any(isinstance(item, Mapping | list) and item for item in raw):
+        return "[\n" + ",\n".join(f"{deeper}{_as_text(item, deeper)}" for item in raw) + f"\n{indent}]"
+    return json.dumps(raw)
+
+
+def _attached_names(raw: Json) -> Iterable[str]:
+    if isinstance(raw, Mapping):
+        if set(raw) >= {"dtype", "shape", "file"}:
+            yield str(raw["file"])
+        for item in raw.values():
+            yield from _attached_names(item)
+    elif isinstance(raw, list):
+        for item in raw:
+            yield from _attached_names(item)
+
+
+def _write_tensors(path: Path, names: set[str], folders: Sequence[Path]) -> None:
+    from safetensors import safe_open
+    from safetensors.torch import save_file
+
+    if not names:
+        path.unlink(missing_ok=True)
+        return
+    present = {}
+    if path.exists():
+        with safe_open(path, "pt") as file:
+            present = {name: file.get_tensor(name) for name in file.keys() if name in names}  # noqa: SIM118
+    missing = names - present.keys()
+    for name in sorted(missing):
+        for folder in folders:
+            single = folder / f"{name}.safetensors"
+            if single.exists():
+                with safe_open(single, "pt") as file:
+                    present[name] = file.get_tensor("tensor")
+                break
+    if missing or len(present) != len(names):
+        save_file({name: present[name] for name in sorted(present)}, path)
