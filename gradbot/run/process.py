@@ -1,0 +1,210 @@
+"""One worker process: started, watched, ended with everything that it started, and its death put into words."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from gradbot.model import Crash
+from gradbot.run.output import Tail
+from gradbot.run.protocol import EXIT_PIPE_LOST, EventReader, Message, encode
+
+PACKAGE = str(Path(__file__).resolve().parent.parent)
+"""Where this gradbot lies, so that another interpreter's process runs the same one without having it installed."""
+
+TOKEN_VARIABLE = "GRADBOT_WORKER"
+"""The environment variable by which everything that a worker started is found again."""
+
+BOOT = """
+import importlib, importlib.util, sys
+directory, name, *arguments = sys.argv[1:]
+sys.path[:] = [each for each in sys.path if each]
+sys.argv[:] = ["gradbot"]
+spec = importlib.util.spec_from_file_location(
+    "gradbot", directory + "/__init__.py", submodule_search_locations=[directory]
+)
+sys.modules["gradbot"] = package = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(package)
+importlib.import_module(name).main(*arguments)
+"""
+"""Run by `python -c BOOT PACKAGE MODULE ARGUMENT...`: this gradbot under any interpreter, with nothing else added to
+its path, and the working directory not on it: a `json.py` that lies there must not become the worker's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """How a worker is started. `module` has a `main(commands, events, token)`; `env` is the whole environment."""
+
+    python: str
+    env: Mapping[str, str]
+    cwd: str
+    module: str = "gradbot.worker.main"
+    arguments: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class WorkerProcess:
+    """A running worker and the three pipes to it."""
+
+    token: str
+    popen: subprocess.Popen[bytes]
+    commands: int
+    events: int
+    output: int
+    reader: EventReader
+    tail: Tail = field(default_factory=Tail)
+
+    @property
+    def pid(self) -> int:
+        return self.popen.pid
+
+    def send(self, message: Message) -> None:
+        """Send a command. A worker that is gone is noticed by whoever waits for its answer."""
+        data = encode(message)
+        with contextlib.suppress(BrokenPipeError):
+            while data:
+                data = data[os.write(self.commands, data) :]
+
+    def read_output(self) -> bool:
+        """Take what user code printed; False at the end of the stream."""
+        data = _read(self.output, 1 << 20)
+        if data:
+            self.tail.feed(data)
+        return data != b""
+
+    def read_events(self) -> list[Message] | None:
+        """The events that arrived; None at the end of the stream. Raises `ProtocolError`."""
+        data = _read(self.events, 1 << 20)
+        if data == b"":
+            return None
+        return list(self.reader.feed(data)) if data else []
+
+    def kill(self) -> int:
+        """End the worker and everything that it started, take its last output, and return its exit status."""
+        kill_group(self.pid)
+        self.popen.kill()
+        status = self.popen.wait()
+        kill_group(self.pid)
+        sweep(self.token)
+        deadline = time.monotonic() + 1.0
+        while _read_into(self.tail, self.output) and time.monotonic() < deadline:
+            pass
+        return status
+
+    def close(self) -> None:
+        """Close the pipes."""
+        for each in (self.commands, self.events, self.output):
+            os.close(each)
+
+
+def start(launch: Launch, token: str) -> WorkerProcess:
+    """Start a worker in a session and process group of its own."""
+    commands_read, commands_write = os.pipe()
+    events_read, events_write = os.pipe()
+    output_read, output_write = os.pipe()
+    arguments = [str(commands_read), str(events_write), token, *launch.arguments]
+    try:
+        popen = subprocess.Popen(
+            [launch.python, "-c", BOOT, PACKAGE, launch.module, *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=output_write,
+            stderr=output_write,
+            pass_fds=(commands_read, events_write),
+            env={**launch.env, TOKEN_VARIABLE: token},
+            cwd=launch.cwd,
+            start_new_session=True,
+        )
+    finally:
+        for each in (commands_read, events_write, output_write):
+            os.close(each)
+    for each in (events_read, output_read):
+        os.set_blocking(each, False)
+    return WorkerProcess(
+        token=token,
+        popen=popen,
+        commands=commands_write,
+        events=events_read,
+        output=output_read,
+        reader=EventReader(token),
+    )
+
+
+def kill_group(pgid: int) -> None:
+    """Kill a process group, whatever of it is left."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pgid, signal.SIGKILL)
+
+
+def sweep(token: str) -> None:
+    """Kill what a worker started and put into another session: all processes that carry its token.
+
+    `token` may be the common beginning of several tokens. Only Linux shows environments; elsewhere nothing is done.
+    """
+    mark = f"{TOKEN_VARIABLE}={token}".encode()
+    for _ in range(3):  # a process may start another one while this looks
+        found = [pid for pid in _processes() if pid != os.getpid() and _carries(pid, mark)]
+        for pid in found:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        if not found:
+            return
+
+
+def crash_of_exit(status: int, *, stage: str, output_tail: str) -> Crash:
+    """What the exit status of a worker that died by itself means. Negative: minus the signal's number."""
+    if status < 0:
+        name = signal_name(-status)
+        message = f"the process was killed by {name}"
+        if name == "SIGKILL":
+            message += ", by user code or because the machine ran out of memory"
+        return Crash(cause="signal", signal=name, stage=stage, message=message, output_tail=output_tail)
+    if status == EXIT_PIPE_LOST:
+        message = "user code closed or replaced the file descriptor that carries the results"
+        return Crash(cause="protocol", stage=stage, message=message, output_tail=output_tail)
+    message = f"the process ended with exit code {status}"
+    return Crash(cause="exit", exit_code=status, stage=stage, message=message, output_tail=output_tail)
+
+
+def signal_name(number: int) -> str:
+    """`SIGSEGV` for 11."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _read(fd: int, size: int) -> bytes | None:
+    """Bytes; b"" at the end; None where there is nothing yet."""
+    try:
+        return os.read(fd, size)
+    except BlockingIOError:
+        return None
+
+
+def _read_into(tail: Tail, fd: int) -> bool:
+    data = _read(fd, 1 << 20)
+    if data:
+        tail.feed(data)
+    return bool(data)
+
+
+def _processes() -> list[int]:
+    try:
+        return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    except OSError:
+        return []
+
+
+def _carries(pid: int, mark: bytes) -> bool:
+    try:
+        environ = Path(f"/proc/{pid}/environ").read_bytes()
+        state = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
+    except OSError:
+        return False
+    return state != b"Z" and any(each.startswith(mark) for each in environ.split(b"\0"))

@@ -1,0 +1,82 @@
+"""The worker's loop: take a command, do it, put the process back, answer."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from gradbot.worker.state import Restorer, exit_handlers, left_behind, take
+from gradbot.worker.wire import Wire
+
+Body = Mapping[str, Any]
+
+
+class Stage(Protocol):
+    """Says what comes next: "import", "inputs", "forward", "backward" or a check's name, and of which thing."""
+
+    def __call__(self, stage: str, what: str = "") -> None: ...
+
+
+Handler = Callable[[Mapping[str, Any], Stage], Body]
+
+
+def serve(wire: Wire, handle: Handler) -> None:
+    """Do commands until told to end, or until the supervisor is gone.
+
+    What the stage "import" changes in the environment and in the standard library stays, for the imported code may
+    rely on it (code of other modules then gets another process); everything else is put back after each command.
+    """
+    restorer, exit_process, registered = Restorer(), os._exit, exit_handlers()
+    for command in wire.commands():
+        if command["do"] == "exit":
+            if exit_handlers() > registered:
+                return
+            exit_process(0)
+        turn = _Turn(wire, restorer)
+        _watch(command.get("timeout", 0.0))
+        body = handle(command, turn.stage)
+        faulthandler.cancel_dump_traceback_later()
+        turn.end(body)
+
+
+class _Turn:
+    """One command, from the state it begins in to its answer."""
+
+    def __init__(self, wire: Wire, restorer: Restorer) -> None:
+        self._wire, self._restorer = wire, restorer
+        self._state, self._handlers = take(), exit_handlers()
+        self._importing = False
+        self._altered: list[str] = []
+
+    def stage(self, stage: str, what: str = "") -> None:
+        if self._importing and stage != "import":
+            self._altered += self._restorer.restore(self._state, imported=True)
+            self._state = take()
+        self._importing = stage == "import"
+        self._wire.send("stage", stage=stage, what=what)
+
+    def end(self, body: Body) -> None:
+        altered = self._restorer.restore(self._state, imported=self._importing)
+        if self._importing:
+            self._altered += altered
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except Exception:  # noqa: BLE001, S110  user code closed it: then there is nothing to flush
+                pass
+        self._wire.send(
+            "reply",
+            body=body,
+            altered=self._altered,
+            exit_handlers=exit_handlers() > self._handlers,
+            retire=bool(body.get("retire")) or left_behind(self._state),
+        )
+
+
+def _watch(timeout: float) -> None:
+    """Shortly before the deadline, print where each thread hangs: it is the last output that the supervisor keeps."""
+    if timeout > 1:
+        faulthandler.dump_traceback_later(timeout - 0.5, file=2)
