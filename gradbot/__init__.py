@@ -8,13 +8,13 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from gradbot.version import __version__
+
 if TYPE_CHECKING:
     from gradbot.engine.api import check
     from gradbot.engine.compat import GradcheckError, gradcheck, gradgradcheck
     from gradbot.inputs.declared import Sample, cases
     from gradbot.inputs.opinfo import from_opinfo
-
-__version__ = "0.1.0"
 
 __all__ = ["GradcheckError", "Sample", "__version__", "cases", "check", "from_opinfo", "gradcheck", "gradgradcheck"]
 

@@ -36,6 +36,7 @@ from gradbot.model import (
     TargetKind,
     TensorSummary,
 )
+from gradbot.version import __version__
 
 
 @dataclass(slots=True)
@@ -293,7 +294,7 @@ def write_report(folder: Path, path: Path, command: tuple[str, ...]) -> str:
         return "gradbot: no gradcheck call was seen; no report was written"
     results.sort(key=lambda result: result.case.id)
     whole = Report(
-        run=Run(tool_version=_version(), command=("pytest", *command), seconds=sum(each.seconds for each in results)),
+        run=Run(tool_version=__version__, command=("pytest", *command), seconds=sum(each.seconds for each in results)),
         environments=(_environment(),),
         targets=tuple(targets[name] for name in sorted(targets)),
         results=tuple(replace(each, worker="cpu") for each in results),
@@ -308,15 +309,6 @@ def write_report(folder: Path, path: Path, command: tuple[str, ...]) -> str:
     passed = len(results) - wrong - expected
     parts = [f"{passed} right", f"{wrong} wrong", *([f"{expected} failed as their tests expect"] if expected else [])]
     return f"gradbot: {len(results)} gradcheck calls, {', '.join(parts)} · {path} · gradbot report {path} shows them"
-
-
-def _version() -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("gradbot-ci")
-    except PackageNotFoundError:
-        return ""
 
 
 def _environment() -> Environment:

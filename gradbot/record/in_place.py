@@ -69,7 +69,9 @@ def _forked(work: Callable[[], CaseResult], case: Case, path: Path, seconds: flo
             path.write_text(codec.dumps(work()), encoding="utf-8")
             code = 0
         except BaseException as error:  # noqa: BLE001  whatever it was, this copy of the process must not go on
-            os.write(2, f"gradbot: checking {case.id} in place: {type(error).__name__}: {error}\n".encode())
+            crash = Crash(cause="exception", stage="in place", message=f"{type(error).__name__}: {error}"[:500])
+            path.write_text(codec.dumps(CaseResult(case=case, outcome=Outcome.ERRORED, crash=crash)), encoding="utf-8")
+            code = 0
         finally:
             os._exit(code)
     return _wait(child, case, seconds)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,8 +64,9 @@ def recording(wish: Wish, test_id: Callable[[], str] = current_test) -> Iterator
         yield
 
 
-def start(wish: Wish) -> AbstractContextManager[None]:
-    """Record calls until the process ends, or until the result's `__exit__`."""
+def start(wish: Wish) -> None:
+    """Record calls until the process ends."""
     session = recording(wish)
     session.__enter__()
-    return session
+    # also keeps the session alive: a context manager that nobody holds would end at once
+    atexit.register(session.__exit__, None, None, None)
