@@ -161,13 +161,29 @@ class ImportProblem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SourceModule:
+    """A module to import: name, file, the folder that must be on `sys.path`, and whether targets are made there."""
+
+    name: str
+    path: str
+    import_root: str
+    makes_targets: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Discovery:
-    """What was discovered. `case_files` are files that declare cases, in import order."""
+    """What was discovered.
+
+    `case_files` are files that declare cases, `modules` the modules to import, packages before what is in them;
+    `declared` maps ids of targets to the places (`path:line`) where cases are declared for them.
+    """
 
     targets: tuple[Target, ...] = ()
     problems: tuple[ImportProblem, ...] = ()
     case_files: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    modules: tuple[SourceModule, ...] = ()
+    declared: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

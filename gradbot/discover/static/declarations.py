@@ -1,0 +1,87 @@
+"""Where cases are declared, as far as the sources show: `@gradbot.cases(target)` generators and their targets."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from gradbot.discover.static.names import External, Resolver
+from gradbot.discover.static.ops import op_id, op_of_function
+from gradbot.discover.static.places import files_below
+from gradbot.discover.static.syntax import ClassDefinition, FunctionDefinition, ParsedModule
+
+DECORATORS = frozenset({"gradbot.cases", "gradbot.inputs.declared.cases"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Declaration:
+    """A generator of cases. `target` is "" where only running the file would tell."""
+
+    target: str
+    path: Path
+    line: int
+    name: str
+
+
+def may_declare(path: Path) -> bool:
+    """Whether a file's text can hold a declaration at all."""
+    try:
+        text = path.read_bytes()
+    except OSError:
+        return False
+    return b"gradbot" in text and b"cases" in text
+
+
+def find_case_files(root: Path, patterns: Iterable[str], search: bool) -> Iterator[Path]:
+    """Files that may declare cases: those that `patterns` name, and, if `search`, all Python files below `root`."""
+    for pattern in patterns:
+        path = root / pattern
+        if path.is_file():
+            yield path.resolve()
+        elif path.is_dir():
+            yield from (each.resolve() for each in files_below(path) if each.suffix == ".py" and may_declare(each))
+        elif not Path(pattern).is_absolute():
+            yield from (
+                each.resolve() for each in sorted(root.glob(pattern)) if each.is_file() and each.suffix == ".py"
+            )
+    if search:
+        yield from (each.resolve() for each in files_below(root) if each.suffix == ".py" and may_declare(each))
+
+
+def declarations(module: ParsedModule, resolver: Resolver) -> Iterator[Declaration]:
+    """The generators that a file declares."""
+    for function in module.functions:
+        for decorator in function.node.decorator_list:
+            if (
+                not isinstance(decorator, ast.Call)
+                or not resolver.dotted_names(decorator.func, function.scope) & DECORATORS
+            ):
+                continue
+            words = [word.value for word in decorator.keywords if word.arg == "target"]
+            for target in (*decorator.args[:1], *words):
+                yield Declaration(
+                    target=_target_id(target, function, resolver),
+                    path=module.path,
+                    line=function.node.lineno,
+                    name=function.qualname,
+                )
+
+
+def _target_id(node: ast.expr, function: FunctionDefinition, resolver: Resolver) -> str:
+    text = resolver.text(node, function.scope)
+    if text is not None:
+        return op_id(text)
+    for found in resolver.resolve(node, function.scope):
+        if isinstance(found, FunctionDefinition):
+            return op_of_function(found, resolver) or f"{found.module}:{found.qualname}"
+        if isinstance(found, ClassDefinition):
+            return f"{found.module}:{found.qualname}"
+        if isinstance(found, External) and found.dotted.startswith("torch.ops."):
+            namespace, _, name = found.dotted.removeprefix("torch.ops.").partition(".")
+            return op_id(f"{namespace}::{name}")
+        if isinstance(found, External) and "." in found.dotted:
+            module, _, name = found.dotted.rpartition(".")
+            return f"{module}:{name}"
+    return ""

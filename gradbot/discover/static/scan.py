@@ -1,0 +1,137 @@
+"""Scans packages, folders and files: every Function and op that their sources make, and the cases declared for them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from gradbot.discover.static.classes import function_targets
+from gradbot.discover.static.cpp import cpp_registrations
+from gradbot.discover.static.declarations import declarations, find_case_files, may_declare
+from gradbot.discover.static.locate import ModuleSource, locator
+from gradbot.discover.static.names import Resolver
+from gradbot.discover.static.ops import Registration, op_targets, registrations
+from gradbot.discover.static.places import Places, SourceFile, find_places, import_root
+from gradbot.discover.static.syntax import ParsedModule, parse
+from gradbot.model import Discovery, ImportProblem, Location, SourceModule, Target
+
+_OPAQUE = ("torch.autograd", "torch.nn", "torch.library", "torch.ops", "torch.distributed", "numpy", "scipy")
+
+
+def scan(
+    names_or_paths: Iterable[str],
+    *,
+    root: Path,
+    case_files: Sequence[str] = (),
+    search_cases: bool = True,
+    path: Sequence[str] | None = None,
+) -> Discovery:
+    """Everything that the sources of packages, folders and files say.
+
+    `root` is the project's folder: relative paths start there, places in it are shown relative to it, and declared
+    cases are looked for in it (in the files that `case_files` names, and, if `search_cases`, everywhere below).
+    `path` is where installed packages are looked for: the `sys.path` of the interpreter that has them; this one's own
+    if None. Raises `UsageError` for a name that leads nowhere.
+    """
+    root = root.resolve()
+    locate = locator(first=[root / "src", root], after=path)
+    places = find_places(names_or_paths, root, locate)
+    sources = {
+        each.module: ModuleSource(name=each.module, path=each.path, is_package=each.is_package) for each in places.files
+    }
+    resolver = Resolver(sources, locate, opaque=_OPAQUE)
+    shown = _Shown(root)
+    modules, problems = _parse_all(places, resolver, shown)
+    targets = _targets(modules, places, resolver, shown)
+    declared, files = _declared(places, root, case_files, search_cases, resolver, shown)
+    return Discovery(
+        targets=targets,
+        problems=problems,
+        case_files=files,
+        notes=places.notes,
+        modules=tuple(_module(each, targets) for each in places.files),
+        declared=declared,
+    )
+
+
+class _Shown:
+    """Paths and places as they are shown: POSIX, relative to the project where they lie in it."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def path(self, path: Path) -> str:
+        return (path.relative_to(self._root) if path.is_relative_to(self._root) else path).as_posix()
+
+    def location(self, path: Path, node: ast.AST, symbol: str) -> Location:
+        line: int = getattr(node, "lineno", 1)
+        return Location(path=self.path(path), line=line, end_line=getattr(node, "end_lineno", None), symbol=symbol)
+
+
+def _parse_all(
+    places: Places, resolver: Resolver, shown: _Shown
+) -> tuple[list[ParsedModule], tuple[ImportProblem, ...]]:
+    modules, problems = [], []
+    for each in places.files:
+        try:
+            module = parse(each.path, each.module, is_package=each.is_package)
+        except (SyntaxError, OSError) as error:
+            problems.append(ImportProblem(module=each.module, path=shown.path(each.path), reason=_one_line(error)))
+            continue
+        resolver.add(module)
+        modules.append(module)
+    return modules, tuple(problems)
+
+
+def _one_line(error: SyntaxError | OSError) -> str:
+    if isinstance(error, SyntaxError):
+        place = f" (line {error.lineno})" if error.lineno else ""
+        return f"SyntaxError: {error.msg}{place}"
+    return f"cannot be read: {error.strerror}"
+
+
+def _targets(modules: list[ParsedModule], places: Places, resolver: Resolver, shown: _Shown) -> tuple[Target, ...]:
+    functions: dict[str, Target] = {}
+    found: dict[str, list[Registration]] = {}
+    for module in modules:
+        package = module.name.partition(".")[0]
+        for target in function_targets(module, package, resolver, shown.location):
+            functions.setdefault(target.id, target)
+        found.setdefault(package, []).extend(registrations(module, resolver, shown.location))
+    home = places.files[0].module.partition(".")[0] if places.files else ""
+    for path in places.cpp_files:
+        found.setdefault(home, []).extend(cpp_registrations(path, shown.path(path)))
+    ops = {target.id: target for package, each in found.items() for target in op_targets(each, package)}
+    return (*functions.values(), *ops.values())
+
+
+def _module(file: SourceFile, targets: Iterable[Target]) -> SourceModule:
+    makes = any(target.module == file.module for target in targets)
+    return SourceModule(name=file.module, path=str(file.path), import_root=str(file.import_root), makes_targets=makes)
+
+
+def _declared(
+    places: Places, root: Path, patterns: Sequence[str], search: bool, resolver: Resolver, shown: _Shown
+) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...]]:
+    """Places of declarations by target, and the files that hold any."""
+    in_packages = [each.path for each in places.files if may_declare(each.path)]
+    modules = {each.path: each.module for each in places.files}
+    declared: dict[str, tuple[str, ...]] = {}
+    files: dict[str, None] = {}
+    for path in dict.fromkeys([*in_packages, *find_case_files(root, patterns, search)]):
+        name = modules.get(path) or _module_name(path, root)
+        try:
+            module = resolver.module(name) if path in modules else parse(path, name, is_package=False)
+        except (SyntaxError, OSError):
+            files[shown.path(path)] = None  # importing it will say what is wrong with it
+            continue
+        for each in declarations(module, resolver) if module is not None else ():
+            files[shown.path(path)] = None
+            if each.target:
+                declared[each.target] = (*declared.get(each.target, ()), f"{shown.path(path)}:{each.line}")
+    return declared, tuple(files)
+
+
+def _module_name(path: Path, root: Path) -> str:
+    return ".".join(path.relative_to(import_root(path, root)).with_suffix("").parts)
