@@ -6,21 +6,22 @@ Codes travel through reports; words are looked up here when something is shown. 
 
 from __future__ import annotations
 
+import math
 import shlex
 import string
 from collections.abc import Mapping
 
-from gradbot.model import Case, Certainty, Crash, Diagnosis, Finding, InputSource, Note, Outcome, Scalar, Spread
+from gradbot.model import Case, Certainty, Crash, Diagnosis, Finding, InputSource, Note, Number, Outcome, Scalar, Spread
 from gradbot.rules import RULES
 
 PATTERNS: Mapping[str, str] = {
-    "constant_factor": "{analytical} is {factor}x the numerical derivative, everywhere",
+    "constant_factor": "{analytical} is {factor}× the true derivative, everywhere",
     "sign": "{analytical} has the wrong sign, everywhere",
     "transpose": "the gradient is transposed",
     "permutation": "the gradient is permuted along dim {dim}",
     "missing_conj": "a conjugation is missing",
-    "missing_term": "a term is missing: the error is {factor}x {quantity}",
-    "doubled_term": "a term is counted twice: the error is {factor}x {quantity}",
+    "missing_term": "a term is missing: the error is {factor} × {quantity}",
+    "doubled_term": "a term is counted twice: the error is {factor} × {quantity}",
     "grad_output_ignored": "grad_output is ignored",
     "grad_output_first_element": "only the first element of grad_output is used",
     "grad_output_strides": "the strides of grad_output are ignored",
@@ -114,9 +115,24 @@ class _Details(dict[str, Scalar]):
         return "?"
 
 
+def number(value: Number, digits: int = 4) -> str:
+    """A number in `digits` significant digits, below 1/1,000 with an exponent, unpadded: `8.5e-4`; `1+2i`."""
+    if isinstance(value, complex):
+        imaginary = number(value.imag, digits)
+        return f"{number(value.real, digits)}{'' if imaginary.startswith('-') else '+'}{imaginary}i"
+    if not math.isfinite(value):
+        return "nan" if math.isnan(value) else ("inf" if value > 0 else "-inf")
+    plain = f"{value:.{digits}g}"
+    if 0 < abs(value) < 1e-3 and "e" not in plain:
+        mantissa, _, exponent = f"{value:.{digits - 1}e}".partition("e")
+        plain = f"{mantissa.rstrip('0').rstrip('.') if '.' in mantissa else mantissa}e{exponent}"
+    mantissa, e, exponent = plain.partition("e")
+    return f"{mantissa}e{int(exponent)}" if e else mantissa
+
+
 def fill(template: str, details: Mapping[str, Scalar]) -> str:
     """A template with its details; floats in four significant digits."""
-    shown = {key: f"{value:.4g}" if isinstance(value, float) else value for key, value in details.items()}
+    shown = {key: number(value) if isinstance(value, float) else value for key, value in details.items()}
     return template.format_map(_Details(shown))
 
 
@@ -154,7 +170,7 @@ def headline(finding: Finding) -> str:
 def spread_headline(spread: Spread) -> str:
     """How far repeats differ and how often: `backward differs by up to 3e-7 in 6 of 8 repeats`."""
     stage = spread.stage.replace("_", " ")
-    return f"{stage} differs by up to {spread.largest:.2g} in {spread.differing} of {spread.repeats} repeats"
+    return f"{stage} differs by up to {number(spread.largest, 2)} in {spread.differing} of {spread.repeats} repeats"
 
 
 def reason_text(code: str, details: Mapping[str, Scalar]) -> str:

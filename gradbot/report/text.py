@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 
+from gradbot.messages import number
 from gradbot.model import Number
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[PX^_][^\x1b]*(?:\x1b\\)?|[@-Z\\-_])")
@@ -18,6 +19,24 @@ _HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
     "\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff9-\uffff\U000e0000-\U000e0fff]"
 )
+
+__all__ = [
+    "aligned",
+    "clean",
+    "count",
+    "cut",
+    "cut_middle",
+    "duration",
+    "has_hidden",
+    "index",
+    "listing",
+    "number",
+    "one_line",
+    "plural",
+    "ranges",
+    "shape",
+    "tail",
+]
 
 
 def clean(text: str) -> str:
@@ -54,23 +73,12 @@ def tail(text: str, lines: int = 20, characters: int = 4000) -> str:
     return "\n".join(line.rstrip() for line in kept)
 
 
-def number(value: Number, digits: int = 4) -> str:
-    """A number in `digits` significant digits, its exponent without padding: `8.5e-4`; complex as `1+2i`."""
-    if isinstance(value, complex):
-        imaginary = number(value.imag, digits)
-        return f"{number(value.real, digits)}{'' if imaginary.startswith('-') else '+'}{imaginary}i"
-    if not math.isfinite(value):
-        return "nan" if math.isnan(value) else ("inf" if value > 0 else "-inf")
-    plain = f"{value:.{digits}g}"
-    mantissa, e, exponent = plain.partition("e")
-    return f"{mantissa}e{int(exponent)}" if e else mantissa
-
-
 def aligned(value: Number, digits: int = 4) -> str:
     """Like `number`, with trailing zeros kept, so that a column reads well: `0.5000`."""
     if isinstance(value, complex) or not math.isfinite(value) or value == 0:
         return number(value, digits)
-    plain = f"{value:#.{digits}g}".rstrip(".")
+    small = abs(value) < 1e-3
+    plain = f"{value:.{digits - 1}e}" if small else f"{value:#.{digits}g}".rstrip(".")
     mantissa, e, exponent = plain.partition("e")
     return f"{mantissa}e{int(exponent)}" if e else mantissa
 
