@@ -49,6 +49,7 @@ REASONS: Mapping[str, str] = {
     "once_differentiable": "the backward is once_differentiable",
     "not_selected": "this check was not selected",
     "device_missing": "the device {device} is not there",
+    "interrupted": "the run was interrupted before it got here",
     "process_group": "the function needs a process group",
     "configured": "{reason}",
     "import_failed": "its module could not be imported: {message}",
@@ -131,8 +132,8 @@ def number(value: Number, digits: int = 4) -> str:
 
 
 def fill(template: str, details: Mapping[str, Scalar]) -> str:
-    """A template with its details; floats in four significant digits."""
-    shown = {key: number(value) if isinstance(value, float) else value for key, value in details.items()}
+    """A template with its details; floats in five significant digits."""
+    shown = {key: number(value, 5) if isinstance(value, float) else value for key, value in details.items()}
     return template.format_map(_Details(shown))
 
 

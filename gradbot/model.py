@@ -454,6 +454,7 @@ class CaseResult:
     location: Location | None = None
     seconds: float = 0.0
     worker: str = ""  # which environment of the report it ran in: Environment.name
+    run_attempt: int = 1  # which attempt of the run it is from: Run.attempt
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -489,6 +490,17 @@ class Shard:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShardRun:
+    """One shard's newest run in a merged report."""
+
+    name: str
+    attempt: int = 1
+    started: str = ""
+    seconds: float = 0.0
+    interrupted: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """Where and when a report was made. Shas are empty outside git; `ci_run` outside CI."""
 
@@ -521,4 +533,5 @@ class Report:
     unchecked: tuple[Unchecked, ...] = ()
     findings: tuple[Finding, ...] = ()  # across cases: a difference between devices
     notes: tuple[Note, ...] = ()
+    shard_runs: tuple[ShardRun, ...] = ()  # of a merged report: the newest run of each shard
     schema_version: int = SCHEMA_VERSION
