@@ -1,0 +1,17 @@
+"""No gradient at all: None, or zeros, for an input on which the output depends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from gradbot.engine.diagnose.prediction import Prediction
+from gradbot.engine.diagnose.view import View
+
+
+def predictions(view: View, *, unused: bool) -> Iterator[Prediction]:
+    """A = 0; `unused`: the graph has no path from the output to the input, or the backward returned None."""
+    if bool((view.analytical == 0).all()) and bool(view.wrong.any()):
+        pattern = "none_gradient" if unused else "detached_branch"
+        yield Prediction(pattern=pattern, expected=torch.zeros_like(view.analytical))

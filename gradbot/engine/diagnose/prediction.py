@@ -1,0 +1,46 @@
+"""What a pattern says the wrong Jacobian should be, and how well it does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from gradbot.engine.diagnose.view import View
+from gradbot.model import Scalar
+
+THRESHOLD = 1e-3
+"""A pattern is named where it leaves less than this part of the error unexplained, or less than the numerical
+Jacobian's own error."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prediction:
+    """A pattern with what it predicts of the analytical Jacobian, (rows, columns) as in the view.
+
+    `pattern` and `parameters` are those of `model.Diagnosis`.
+    """
+
+    pattern: str
+    expected: Tensor
+    parameters: Mapping[str, Scalar] = field(default_factory=dict)
+
+
+def residual(view: View, prediction: Prediction) -> float:
+    """The part of the error that a prediction leaves, as a ratio of Frobenius norms: 0 explains all of it."""
+    error = float(view.error.norm())
+    return float((view.analytical - prediction.expected).norm()) / error if error else float("inf")
+
+
+def explained(view: View, prediction: Prediction) -> float:
+    """The share of wrong entries that a prediction gets right."""
+    wrong = view.wrong
+    left = (view.analytical - prediction.expected).abs() <= view.allowed + THRESHOLD * prediction.expected.abs()
+    return float((left & wrong).sum()) / max(int(wrong.sum()), 1)
+
+
+def threshold(view: View) -> float:
+    """What a residual is held to: never below what the numerical Jacobian itself is uncertain by."""
+    error = float(view.error.norm())
+    return max(THRESHOLD, 3 * float(view.bar.norm()) / error) if error else THRESHOLD
