@@ -4,21 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import torch
+import numpy as np
 
 from gradbot.engine.comparison import Comparison, Verdict
-from gradbot.engine.jacobian.dense import Tolerances, compare_dense
-from gradbot.engine.jacobian.point import Point, look
+from gradbot.engine.jacobian.dense import compare_dense
+from gradbot.engine.jacobian.form import Limits
+from gradbot.engine.jacobian.point import Array, Point, look
+from gradbot.engine.jacobian.tolerances import tolerances_of
 from gradbot.engine.problem import Problem
 from gradbot.model import CheckSettings
-
-_DEFAULTS = {
-    2.0**-53: Tolerances(eps=1e-6, atol=1e-5, rtol=1e-3),
-    2.0**-24: Tolerances(eps=2.0**-8, atol=1e-3, rtol=1e-2),
-    2.0**-11: Tolerances(eps=2.0**-4, atol=2e-2, rtol=5e-2),
-    2.0**-8: Tolerances(eps=2.0**-3, atol=1e-1, rtol=1e-1),
-}
-"""By the unit roundoff of the coarsest dtype among inputs and outputs."""
 
 
 def compare_jacobians(
@@ -28,7 +22,7 @@ def compare_jacobians(
 
     `direction` is "reverse" (vjp) or "forward" (jvp). `settings` gives mode, eps, atol, rtol and the memory budget;
     what is None is chosen by dtype. `seed` draws the probe's directions; the verdict does not depend on it.
-    Raises `OutputsChanged` where the outputs' number or size changes near the inputs; what user code raises, it raises.
+    Raises `OutputsChangedError` where the outputs' number or size changes near the inputs, and what user code raises.
     """
     point = look(problem)
     comparison = _compare(point, direction, settings, seed)
@@ -39,17 +33,10 @@ def compare_jacobians(
 
 
 def _compare(point: Point, direction: str, settings: CheckSettings, seed: int) -> Comparison:
-    return compare_dense(point, direction, tolerances_of(point, settings))
-
-
-def tolerances_of(point: Point, settings: CheckSettings) -> Tolerances:
-    """The settings' tolerances, with defaults by dtype."""
-    default = _DEFAULTS[point.unit_roundoff]
-    return Tolerances(
-        eps=default.eps if settings.eps is None else settings.eps,
-        atol=default.atol if settings.atol is None else settings.atol,
-        rtol=default.rtol if settings.rtol is None else settings.rtol,
-    )
+    tolerances = tolerances_of(settings, point.unit_roundoff)
+    comparison = compare_dense(point, direction, tolerances, np.random.default_rng(seed), Limits())
+    assert comparison is not None
+    return comparison
 
 
 def _measured_otherwise(point: Point) -> Problem | None:
@@ -59,14 +46,15 @@ def _measured_otherwise(point: Point) -> Problem | None:
     in place changes anything.
     """
     problem = point.problem
-    if not problem.grad_mode:
-        plain = point.values_at(problem.inputs)
-        if not torch.equal(plain.nan_to_num(), point.value.nan_to_num()):
-            return replace(problem, grad_mode=True)
+    if not problem.grad_mode and not _equal(point.values_at(point.position.copy()), point.value):
+        return replace(problem, grad_mode=True)
     if not problem.in_place:
-        moved = [each.detach() + 2.0**-10 * each.detach().abs().clamp_min(1) for each in problem.inputs]
         in_place = replace(problem, in_place=True)
-        passed, captured = point.values_at(moved), replace(point, problem=in_place).values_at(moved)
-        if not torch.equal(passed.nan_to_num(), captured.nan_to_num()):
+        moved = point.position + 2.0**-10 * np.maximum(np.abs(point.position), 1.0)
+        if not _equal(point.values_at(moved.copy()), replace(point, problem=in_place).values_at(moved)):
             return in_place
     return None
+
+
+def _equal(left: Array, right: Array) -> bool:
+    return np.array_equal(left, right, equal_nan=True)

@@ -33,11 +33,14 @@ class Block:
 
     @property
     def wrong(self) -> Tensor:
-        """Which entries differ by more than is allowed; NaN against a number is wrong, NaN against NaN is not."""
+        """Which entries differ by more than is allowed; NaN against a number is wrong, NaN against NaN is not.
+
+        Nothing is wrong where the numerical one is unknown (an infinite bar).
+        """
         both_nan = self.analytical.isnan() & self.numerical.isnan()
         same = self.analytical == self.numerical
         close = (self.analytical - self.numerical).abs() <= self.tolerance + self.error_bar
-        return ~(close | same | both_nan)
+        return ~(close | same | both_nan | self.error_bar.isinf())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,3 +61,4 @@ class Comparison:
     coverage: float | None = None
     reason: str = ""
     largest_relative_error: float = 0.0
+    linear: bool = True

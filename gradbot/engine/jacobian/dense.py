@@ -2,160 +2,215 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
+import numpy as np
 import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
 from gradbot.engine.comparison import Block, Comparison, Verdict
-from gradbot.engine.jacobian import jvp, loop, vjp
-from gradbot.engine.jacobian.point import Point
+from gradbot.engine.jacobian.form import Limits, form_analytical, form_numerical
+from gradbot.engine.jacobian.numerical import Differences
+from gradbot.engine.jacobian.point import Array, Point
 from gradbot.engine.jacobian.refine import refine
+from gradbot.engine.jacobian.singular import nature
+from gradbot.engine.jacobian.tolerances import Tolerances
 
 _SAMPLE = 32
 """How many columns that are clearly wrong are looked at again before the rest is believed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Tolerances:
-    """What is allowed, entry by entry: |A - N| <= atol + rtol |N|; `eps` is the first step."""
-
-    eps: float
-    atol: float
-    rtol: float
-
-    def allowed(self, numerical: Tensor) -> Tensor:
-        """The allowed error of each entry. Where the numerical one is not finite only `atol` counts."""
-        return self.atol + self.rtol * numerical.nan_to_num(0.0, 0.0, 0.0).abs()
+_SHOWN = 1e-5
+"""The smallest relative error that is called real; below lies what backward formulas lose by rounding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matrices:
     """What is compared, each (rows, columns)."""
 
-    analytical: Tensor
-    numerical: Tensor
-    error_bar: Tensor
-    tolerance: Tensor
+    analytical: Array
+    numerical: Array
+    error_bar: Array
+    tolerance: Array
 
 
-def compare_dense(point: Point, direction: str, tolerances: Tolerances) -> Comparison:
-    """The verdict from the full Jacobians, formed by loops."""
-    all_rows, all_columns = range(point.value.numel()), range(point.position.numel())
-    analytical = vjp.rows(point, all_rows) if direction == "reverse" else jvp.columns(point, all_columns)
-    numerical, noise = loop.columns(point, all_columns, tolerances.eps)
-    return conclude(point, settle(point, analytical, numerical, noise, tolerances), "dense")
+def compare_dense(
+    point: Point, direction: str, tolerances: Tolerances, generator: np.random.Generator, limits: Limits
+) -> Comparison | None:
+    """The verdict from the full Jacobians; None where only too long a loop would form them."""
+    formed = form_numerical(point, tolerances.eps, generator, limits)
+    if formed is None:
+        return None
+    analytical = form_analytical(point, direction, generator, tolerances, limits)
+    if analytical is None:
+        return None
+    differences, batched = formed
+    method = "dense vmap" if batched or analytical.batched else "dense"
+    matrices = settle(point, analytical.jacobian, differences, tolerances)
+    return conclude(point, matrices, method, tolerances, linear=analytical.linear)
 
 
-def settle(point: Point, analytical: Tensor, numerical: Tensor, noise: Tensor, tolerances: Tolerances) -> Matrices:
+def settle(point: Point, analytical: Array, differences: Differences, tolerances: Tolerances) -> Matrices:
     """Look again, over several steps, at the columns that differ or whose noise is wider than the tolerance."""
-    tolerance = tolerances.allowed(numerical)
-    error = (analytical - numerical).abs()
-    alike = (error <= tolerance) | (analytical == numerical) | (analytical.isnan() & numerical.isnan())
-    coarse = ~(noise <= tolerance)
-    clear = (~alike & (error > tolerance + noise) & ~coarse).any(0)
-    doubtful = ((~alike | coarse).any(0) & ~clear) | _suspicious(analytical, numerical, noise, alike)
-    numerical, noise = numerical.clone(), noise.clone()
-
-    def look_again(which: list[int]) -> bool:
-        refined = refine(point, which, analytical[:, which], tolerances.allowed(numerical[:, which]), tolerances.eps)
-        before = ~(alike[:, which]) & ~coarse[:, which]
-        numerical[:, which] = refined.estimate
-        unconfirmed = (analytical[:, which] - refined.estimate).abs()
-        allowed = tolerances.allowed(refined.estimate)
-        lone = (unconfirmed > allowed + refined.error_bar) & ~refined.confirmed
-        noise[:, which] = torch.where(lone, unconfirmed, refined.error_bar)
-        return bool((refined.confirmed | ~before).all())
-
-    sample = _spread(clear.nonzero().reshape(-1).tolist(), _SAMPLE)
-    if sample and not look_again(sample):
-        rest = clear.clone()
-        rest[sample] = False
-        look_again(rest.nonzero().reshape(-1).tolist())
-    look_again(doubtful.nonzero().reshape(-1).tolist())
-    return Matrices(
-        analytical=analytical, numerical=numerical, error_bar=noise, tolerance=tolerances.allowed(numerical)
-    )
+    numerical, bar = differences.estimate, differences.noise
+    with np.errstate(all="ignore"):
+        tolerance = tolerances.allowed(numerical)
+        error = np.abs(analytical - numerical)
+        alike = error <= tolerance
+        alike |= analytical == numerical
+        coarse = ~(bar <= tolerance)
+        suspicious = _suspicious(numerical, error, bar)
+        if not (suspicious is None and alike.all() and not coarse.any()):
+            clear = np.any(~alike & ~coarse & (error > tolerance + bar), axis=0)
+            doubtful = np.any(~alike | coarse, axis=0) & ~clear
+            if suspicious is not None and not clear[suspicious]:
+                doubtful[suspicious] = True
+            numerical, bar = numerical.copy(), bar.copy()
+            _look_again(point, analytical, numerical, bar, clear, doubtful, tolerances)
+            tolerance = tolerances.allowed(numerical)
+    return Matrices(analytical=analytical, numerical=numerical, error_bar=bar, tolerance=tolerance)
 
 
-def _suspicious(analytical: Tensor, numerical: Tensor, noise: Tensor, alike: Tensor) -> Tensor:
-    """The column with the largest relative error that is allowed yet looks real, as a mask of columns."""
-    mask = torch.zeros(analytical.shape[1], dtype=torch.bool)
-    error = (analytical - numerical).abs()
-    relative = error / numerical.abs()
-    real = alike & (error > 4 * noise) & (relative > 1e-5)
-    if bool(real.any()):
-        mask[int(torch.where(real, relative, 0.0).amax(0).argmax())] = True
-    return mask
+def _look_again(
+    point: Point,
+    analytical: Array,
+    numerical: Array,
+    bar: Array,
+    clear: NDArray[np.bool_],
+    doubtful: NDArray[np.bool_],
+    tolerances: Tolerances,
+) -> None:
+    """Put refined columns into `numerical` and `bar`. Of clearly wrong ones a sample is enough if it is confirmed."""
+    wrong = np.flatnonzero(clear)
+    sample = wrong[:: -(-len(wrong) // _SAMPLE)] if len(wrong) else wrong
+    confirmed = _put(point, analytical, numerical, bar, sample, tolerances)
+    if not confirmed:
+        _put(point, analytical, numerical, bar, np.setdiff1d(wrong, sample), tolerances)
+    _put(point, analytical, numerical, bar, np.flatnonzero(doubtful), tolerances)
 
 
-def _spread(which: list[int], most: int) -> list[int]:
-    return which if len(which) <= most else [which[i * len(which) // most] for i in range(most)]
+def _put(
+    point: Point,
+    analytical: Array,
+    numerical: Array,
+    bar: Array,
+    columns: NDArray[np.intp],
+    tolerances: Tolerances,
+) -> bool:
+    """Refine these columns; whether each is still wrong somewhere."""
+    if not len(columns):
+        return True
+    refined = refine(point, columns.tolist(), analytical[:, columns], tolerances)
+    error = np.abs(analytical[:, columns] - refined.estimate)
+    # what only one step calls wrong is not known well enough to call it so
+    lone = (error > tolerances.allowed(refined.estimate) + refined.error_bar) & ~refined.confirmed
+    numerical[:, columns] = refined.estimate
+    bar[:, columns] = np.where(lone & np.isfinite(error), error, refined.error_bar)
+    return bool(refined.confirmed.any(0).all())
 
 
-def conclude(point: Point, matrices: Matrices, method: str) -> Comparison:
-    """The verdict that the matrices give, with the blocks that differ first among the blocks."""
+def _suspicious(numerical: Array, error: Array, bar: Array) -> int | None:
+    """The column with the largest relative error that looks real, whether or not it is allowed."""
+    real = error > _SHOWN * np.abs(numerical)
+    real &= error > 4 * bar
+    if not real.any():
+        return None
+    relative = np.where(real, error / np.abs(numerical), 0.0)
+    return int(np.nan_to_num(relative.max(0)).argmax())
+
+
+def conclude(
+    point: Point, matrices: Matrices, method: str, tolerances: Tolerances, *, linear: bool = True
+) -> Comparison:
+    """The verdict that the matrices give."""
     blocks = _blocks(point, matrices)
-    wrong = tuple((block.output, block.input) for block in blocks if bool(block.wrong.any()))
-    if wrong:
-        verdict, reason = Verdict.DIFFER, ""
-    else:
-        verdict, reason = _sure_or_not(matrices)
-    return Comparison(
-        verdict=verdict,
-        method=method,
-        wrong_pairs=wrong,
-        blocks=blocks,
-        resolution=_resolution(matrices),
-        coverage=1.0,
-        reason=reason,
-        largest_relative_error=largest_real_error(matrices),
+    with np.errstate(all="ignore"):
+        error = np.abs(matrices.analytical - matrices.numerical)
+        same = matrices.analytical == matrices.numerical
+        wrong = _wrong_pairs(point, matrices, error, same)
+        if not linear:
+            wrong = wrong or tuple((block.output, block.input) for block in blocks)
+        verdict, reason = (Verdict.DIFFER, "") if wrong else _sure_or_not(point, matrices, error, same, tolerances)
+        return Comparison(
+            verdict=verdict,
+            method=method,
+            wrong_pairs=wrong,
+            blocks=blocks,
+            resolution=_resolution(matrices),
+            coverage=1.0,
+            reason=reason,
+            largest_relative_error=_largest_real_error(matrices, error),
+            linear=linear,
+        )
+
+
+def _wrong_pairs(
+    point: Point, matrices: Matrices, error: Array, same: NDArray[np.bool_]
+) -> tuple[tuple[int, int], ...]:
+    both_nan = np.isnan(matrices.analytical) & np.isnan(matrices.numerical)
+    unknown = np.isinf(matrices.error_bar)
+    wrong = ~((error <= matrices.tolerance + matrices.error_bar) | same | both_nan | unknown)
+    # beside an infinite derivative, zero times infinity is no error of the backward
+    wrong &= ~(~np.isfinite(matrices.analytical) & np.any(unknown, axis=0))
+    if not wrong.any():
+        return ()
+    return tuple(
+        (output, each)
+        for output, rows in enumerate(_slices(point.output_offsets))
+        for each, columns in enumerate(_slices(point.input_offsets))
+        if wrong[rows, columns].any()
     )
 
 
-def _sure_or_not(matrices: Matrices) -> tuple[Verdict, str]:
-    error = (matrices.analytical - matrices.numerical).abs()
-    same = (matrices.analytical == matrices.numerical) | (matrices.analytical.isnan() & matrices.numerical.isnan())
-    if bool((~same & matrices.error_bar.isinf()).any()):
+def _sure_or_not(
+    point: Point, matrices: Matrices, error: Array, same: NDArray[np.bool_], tolerances: Tolerances
+) -> tuple[Verdict, str]:
+    unknown = ~same & ~(np.isfinite(matrices.numerical) & np.isfinite(matrices.analytical))
+    if unknown.any():
         return Verdict.UNSURE, "domain"
-    if bool((~same & (error > matrices.tolerance)).any()):
-        return Verdict.UNSURE, "precision"
-    loose = matrices.error_bar > torch.maximum(matrices.tolerance, 0.02 * matrices.numerical.abs())
-    if bool((~same & loose).any()):
-        return Verdict.UNSURE, "precision"
-    return Verdict.AGREE, ""
+    loose = matrices.error_bar > np.maximum(matrices.tolerance, 0.02 * np.abs(matrices.numerical))
+    doubtful = ~same & ((error > matrices.tolerance) | loose)
+    if not doubtful.any():
+        return Verdict.AGREE, ""
+    row, column = (int(each) for each in np.unravel_index(int(doubtful.argmax()), doubtful.shape))
+    return Verdict.UNSURE, nature(point, row, column, tolerances.eps)
 
 
-def largest_real_error(matrices: Matrices) -> float:
-    """The largest error beyond its bar and within its tolerance, relative to the entry; 0.0 where none is."""
-    error = (matrices.analytical - matrices.numerical).abs()
-    largest = torch.maximum(matrices.numerical.abs(), matrices.analytical.abs())
-    real = (error > 2 * matrices.error_bar) & (error > 1e-5 * largest) & (error <= matrices.tolerance)
-    if not bool(real.any()):
-        return 0.0
-    return float(torch.where(real, error / largest, 0.0).max())
+def _largest_real_error(matrices: Matrices, error: Array) -> float:
+    largest = np.maximum(np.abs(matrices.numerical), np.abs(matrices.analytical))
+    real = error > _SHOWN * largest
+    real &= error > 2 * matrices.error_bar
+    real &= error <= matrices.tolerance
+    return float((error[real] / largest[real]).max()) if real.any() else 0.0
 
 
 def _resolution(matrices: Matrices) -> float | None:
-    finite = matrices.error_bar.isfinite() & (matrices.numerical != 0)
-    if not bool(finite.any()):
+    usable = np.isfinite(matrices.error_bar) & (matrices.numerical != 0)
+    if not usable.any():
         return None
-    return float((matrices.error_bar[finite] / matrices.numerical[finite].abs()).median())
+    return float(np.median(matrices.error_bar[usable] / np.abs(matrices.numerical[usable])))
+
+
+def _slices(offsets: tuple[int, ...]) -> list[slice]:
+    return [slice(start, end) for start, end in itertools.pairwise(offsets)]
 
 
 def _blocks(point: Point, matrices: Matrices) -> tuple[Block, ...]:
+    whole = [
+        torch.from_numpy(np.ascontiguousarray(each))
+        for each in (matrices.analytical, matrices.numerical, matrices.error_bar, matrices.tolerance)
+    ]
     blocks = []
-    for output, (top, bottom) in enumerate(zip(point.output_offsets, point.output_offsets[1:], strict=False)):
-        for each, (left, right) in enumerate(zip(point.input_offsets, point.input_offsets[1:], strict=False)):
-            part = slice(top, bottom), slice(left, right)
+    for output, rows in enumerate(_slices(point.output_offsets)):
+        for each, columns in enumerate(_slices(point.input_offsets)):
+            analytical, numerical, error_bar, tolerance = (matrix[rows, columns] for matrix in whole)
             blocks.append(
                 Block(
                     output=output,
                     input=each,
-                    analytical=matrices.analytical[part],
-                    numerical=matrices.numerical[part],
-                    error_bar=matrices.error_bar[part],
-                    tolerance=matrices.tolerance[part],
+                    analytical=analytical,
+                    numerical=numerical,
+                    error_bar=error_bar,
+                    tolerance=tolerance,
                 )
             )
     return tuple(blocks)

@@ -11,11 +11,11 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
+import numpy as np
+from numpy.typing import NDArray
 
-from gradbot.engine.jacobian.loop import stencil
-from gradbot.engine.jacobian.point import Point
+from gradbot.engine.jacobian.point import Array, Point
+from gradbot.engine.jacobian.tolerances import Tolerances
 
 _RELATIVE_STEPS = {
     2.0**-53: (2.0**-13, 2.0**-21, 2.0**-9, 2.0**-26),
@@ -29,51 +29,48 @@ _RELATIVE_STEPS = {
 class Refined:
     """Columns with their error bars, and where at least two steps by themselves say that the analytical one is wrong.
 
-    `estimate`, `error_bar`, `confirmed` are (rows, columns). A bar is infinite where no step gave a finite value.
+    All are (rows, columns). A bar is infinite where no step gave a finite value.
     """
 
-    estimate: Tensor
-    error_bar: Tensor
-    confirmed: Tensor
+    estimate: Array
+    error_bar: Array
+    confirmed: NDArray[np.bool_]
 
 
-def refine(point: Point, which: Sequence[int], analytical: Tensor, tolerance: Tensor, eps: float) -> Refined:
-    """The columns `which`; `analytical` and `tolerance` are (rows, columns) of the same columns.
+def refine(point: Point, columns: Sequence[int], analytical: Array, tolerances: Tolerances) -> Refined:
+    """These columns; `analytical` is (rows, columns) of the same ones.
 
     Steps are taken until every entry is decided: surely within its tolerance, or surely outside at two steps.
     """
-    estimates, bars, confirmations = [], [], []
-    for position, column in enumerate(which):
-        refined = _column(point, column, analytical[:, position], tolerance[:, position], eps)
-        estimates.append(refined.estimate)
-        bars.append(refined.error_bar)
-        confirmations.append(refined.confirmed)
-    if not estimates:
-        empty = torch.zeros(point.value.numel(), 0, dtype=torch.float64)
-        return Refined(estimate=empty, error_bar=empty.clone(), confirmed=empty.bool())
-    return Refined(
-        estimate=torch.stack(estimates, 1), error_bar=torch.stack(bars, 1), confirmed=torch.stack(confirmations, 1)
-    )
+    shape = (point.value.size, len(columns))
+    refined = Refined(estimate=np.empty(shape), error_bar=np.empty(shape), confirmed=np.empty(shape, dtype=np.bool_))
+    for index, column in enumerate(columns):
+        estimate, bar, confirmed = refine_column(point, column, analytical[:, index], tolerances)
+        refined.estimate[:, index], refined.error_bar[:, index] = estimate, bar
+        refined.confirmed[:, index] = confirmed
+    return refined
 
 
-def _column(point: Point, column: int, analytical: Tensor, tolerance: Tensor, eps: float) -> Refined:
-    best = torch.full_like(point.value, torch.nan)
-    best_bar = torch.full_like(point.value, torch.inf)
-    votes = torch.zeros_like(point.value)
-    for step in steps(point, column, eps):
-        estimate, bar = estimate_with_bar(point, column, step)
-        error = (analytical - estimate).abs()
-        votes += ~(error <= tolerance + bar) & estimate.isfinite()
-        better = bar < best_bar
-        best = torch.where(better, estimate, best)
-        best_bar = torch.where(better, bar, best_bar)
-        error = (analytical - best).abs()
-        right = error + best_bar <= tolerance
-        wrong = ~(error <= tolerance + best_bar) & best_bar.isfinite() & (votes >= 2)
-        if bool((right | wrong).all()):
-            break
-    wrong = ~((analytical - best).abs() <= tolerance + best_bar) & best_bar.isfinite()
-    return Refined(estimate=best, error_bar=best_bar, confirmed=wrong & (votes >= 2))
+def refine_column(
+    point: Point, column: int, analytical: Array, tolerances: Tolerances
+) -> tuple[Array, Array, NDArray[np.bool_]]:
+    """One column: the estimate, its error bar, and where two steps confirm that `analytical` is wrong."""
+    best = np.full_like(point.value, np.nan)
+    best_bar = np.full_like(point.value, np.inf)
+    votes = np.zeros_like(point.value)
+    with np.errstate(all="ignore"):
+        for step in steps(point, column, tolerances.eps):
+            estimate, bar = estimate_with_bar(point, column, step)
+            outside = ~(np.abs(analytical - estimate) <= tolerances.allowed(estimate) + bar)
+            votes += outside & np.isfinite(estimate)
+            better = bar < best_bar
+            best = np.where(better, estimate, best)
+            best_bar = np.where(better, bar, best_bar)
+            error, allowed = np.abs(analytical - best), tolerances.allowed(best)
+            wrong = ~(error <= allowed + best_bar) & np.isfinite(best_bar) & (votes >= 2)
+            if np.all((error + best_bar <= allowed) | wrong):
+                break
+    return best, best_bar, wrong
 
 
 def steps(point: Point, column: int, eps: float) -> Iterator[float]:
@@ -89,29 +86,35 @@ def steps(point: Point, column: int, eps: float) -> Iterator[float]:
             yield each * position
 
 
-def estimate_with_bar(point: Point, column: int, step: float) -> tuple[Tensor, Tensor]:
+def estimate_with_bar(point: Point, column: int, step: float) -> tuple[Array, Array]:
     """D5 and a bound of its error, one value a row; NaN and infinity where a value is not finite."""
-    (far, near, back, far_back), moves = stencil(point, column, step, (2, 1, -1, -2))
-    h = (moves[0] - moves[3]) / 4
-    if h == 0.0 or min(moves[1], -moves[2]) <= 0.25 * h:
-        return torch.full_like(point.value, torch.nan), torch.full_like(point.value, torch.inf)
-    second_order = (near - back) / (moves[1] - moves[2])
-    wide = (far - far_back) / (moves[0] - moves[3])
+    there = point.stored([column] * 5, point.position[column] + step * np.arange(2.0, -3.0, -1.0))
+    moves = there - there[2]
+    h = float(moves[0] - moves[4]) / 4
+    if not (h > 0.0 and min(moves[1], -moves[3]) > 0.25 * h):
+        return np.full_like(point.value, np.nan), np.full_like(point.value, np.inf)
+    far, near, back, far_back = (_value(point, column, there[k]) for k in (0, 1, 3, 4))
+    second_order = (near - back) / (moves[1] - moves[3])
+    wide = (far - far_back) / (moves[0] - moves[4])
     fourth_order = (4 * second_order - wide) / 3
-    difference = (far - 4 * near + 6 * point.value - 4 * back + far_back).abs() * (1.25 / math.sqrt(70))
-    noise = torch.maximum(difference, _pooled_level(difference, point) * point.value.abs())
+    difference = np.abs(far - 4 * near + 6 * point.value - 4 * back + far_back) * (1.25 / math.sqrt(70))
+    noise = np.maximum(difference, pooled_level(difference, point) * np.abs(point.value))
     # moves that are rounded to the dtype are not evenly spaced; the estimate is off by that share of itself
-    uneven = abs(moves[1] / h - 1) + abs(moves[2] / h + 1)
-    bar = 6 * noise / h + (fourth_order - second_order).abs() + uneven * fourth_order.abs()
-    bar = bar + 1e-10 * fourth_order.abs()
-    finite = fourth_order.isfinite() & bar.isfinite()
-    return torch.where(finite, fourth_order, torch.nan), torch.where(finite, bar, torch.inf)
+    uneven = abs(moves[1] / h - 1) + abs(moves[3] / h + 1) + 1e-10
+    bar = 6 * noise / h + np.abs(fourth_order - second_order) + uneven * np.abs(fourth_order)
+    finite = np.isfinite(fourth_order) & np.isfinite(bar)
+    return np.where(finite, fourth_order, np.nan), np.where(finite, bar, np.inf)
 
 
-def _pooled_level(difference: Tensor, point: Point) -> float:
+def _value(point: Point, column: int, element: float) -> Array:
+    position = point.position.copy()
+    position[column] = element
+    return point.values_at(position)
+
+
+def pooled_level(difference: Array, point: Point) -> float:
     """The typical noise relative to the value; at least the rounding of the value itself."""
-    usable = (point.value != 0) & difference.isfinite() & point.value.isfinite()
-    if not bool(usable.any()):
+    usable = (point.value != 0) & np.isfinite(difference) & np.isfinite(point.value)
+    if not usable.any():
         return point.unit_roundoff
-    level = float((difference[usable] / point.value[usable].abs()).median())
-    return max(level, point.unit_roundoff)
+    return max(float(np.median(difference[usable] / np.abs(point.value[usable]))), point.unit_roundoff)
