@@ -149,8 +149,16 @@ def _upcast(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[int, Tensor]:
             data = tensor.detach()
             leaves[id(tensor)] = data.to(wide.get(tensor.dtype, tensor.dtype)).requires_grad_(tensor.requires_grad)
         elif tensor.dtype in wide and type(tensor) in (Tensor, torch.nn.Parameter):
-            tensor.data = tensor.data.to(wide[tensor.dtype])
+            _widen(tensor, wide[tensor.dtype])
     return leaves
+
+
+def _widen(tensor: Tensor, dtype: torch.dtype) -> None:
+    """Change the dtype of a leaf in its own object. Its gradient so far belongs to the run, not to this copy."""
+    tensor.grad = None
+    tensor.data = tensor.data.to(dtype)
+    if hasattr(tensor, "grad_dtype") and tensor.requires_grad:
+        tensor.grad_dtype = dtype
 
 
 def _with_leaves(value: Any, leaves: dict[int, Tensor]) -> Any:

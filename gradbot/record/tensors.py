@@ -215,8 +215,11 @@ def _decode_sparse(raw: Mapping[str, Json], load: Callable[[str], Tensor]) -> Te
     shape = [int(size) for size in raw["shape"]]
     layout = str(raw["layout"])
     if layout == "sparse_coo":
-        return torch.sparse_coo_tensor(parts["indices"], parts["values"], shape).coalesce()
+        # what was coalesced when it was written is coalesced now
+        return torch.sparse_coo_tensor(
+            parts["indices"], parts["values"], shape, check_invariants=True, is_coalesced=True
+        )
     compressed, plain = ("crow", "col") if layout in ("sparse_csr", "sparse_bsr") else ("ccol", "row")
     return torch.sparse_compressed_tensor(
-        parts[compressed], parts[plain], parts["values"], shape, layout=getattr(torch, layout)
+        parts[compressed], parts[plain], parts["values"], shape, layout=getattr(torch, layout), check_invariants=True
     )

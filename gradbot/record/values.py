@@ -8,6 +8,7 @@ import hashlib
 import math
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from types import BuiltinFunctionType
 from typing import Any
 
 import torch
@@ -59,21 +60,37 @@ def _encode_container(value: object, attached: Attached, seed: Callable[[], int]
     return {"object": reference_of(value)}
 
 
+_HOMES_OF_BUILTINS = ("torch", "torch.nn.functional", "torch.linalg", "torch.special", "operator", "math")
+
+
 def reference_of(value: object) -> str:
     """`module:qualname` of an object that importing gives back. Raises `NotPortableError`."""
     module, qualname = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
-    name = f"{type(value).__module__}.{type(value).__qualname__}"
-    if not isinstance(module, str) or not isinstance(qualname, str):
-        raise NotPortableError(f"an object of type {name}")
+    if not isinstance(qualname, str):
+        raise NotPortableError(f"an object of type {type(value).__module__}.{type(value).__qualname__}")
+    if not isinstance(module, str) or isinstance(value, BuiltinFunctionType):
+        return _reference_of_builtin(value, qualname)
     if module in ("__main__", "__mp_main__") or "<" in qualname:
         raise NotPortableError(f"{qualname} of {module}, which cannot be imported")
-    try:
-        found = resolve(f"{module}:{qualname}")
-    except (ImportError, AttributeError):
-        raise NotPortableError(f"{qualname} of {module}, which cannot be imported") from None
-    if found is not value:
-        raise NotPortableError(f"{qualname} of {module}, which is another object when imported")
+    if _found(f"{module}:{qualname}") is not value:
+        raise NotPortableError(f"{qualname} of {module}, which importing does not give back")
     return f"{module}:{qualname}"
+
+
+def _reference_of_builtin(value: object, qualname: str) -> str:
+    """Functions written in C do not know where they can be imported from."""
+    name = qualname.rpartition(".")[2]
+    for module in (getattr(value, "__module__", None), *_HOMES_OF_BUILTINS):
+        if isinstance(module, str) and _found(f"{module}:{name}") is value:
+            return f"{module}:{name}"
+    raise NotPortableError(f"the builtin {qualname}, whose module is not known")
+
+
+def _found(reference: str) -> object:
+    try:
+        return resolve(reference)
+    except (ImportError, AttributeError):
+        return None
 
 
 def resolve(reference: str) -> object:

@@ -1,0 +1,163 @@
+"""Recordings on disk: chosen in a stable order, unchanged when nothing changed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+import torch
+from hypothesis import given
+
+from gradbot.errors import UsageError
+from gradbot.record.spool import Scope, Spool
+from gradbot.record.store import Limits, choose, file_name, read_spool, read_target, update
+
+
+class Scale(torch.autograd.Function):
+    pass
+
+
+def spooled(folder: Path, *calls: tuple[Any, ...], target: type = Scale) -> Spool:
+    spool = Spool(folder=folder, scope=Scope(packages=("__nowhere__", Scale.__module__)), test_id=lambda: "test_it")
+    for call in calls:
+        spool.function_called(target, call, {})
+    return spool
+
+
+def stored(spool: Path, folder: Path, *, prune: bool = False, limits: Limits | None = None) -> Any:
+    folders = sorted(path for path in spool.glob("*") if path.is_dir())
+    return update(folder, read_spool(spool), limits=limits or Limits(), prune=prune, tensor_folders=folders)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def leaf(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, requires_grad=True)
+
+
+def test_one_sample_is_kept_of_calls_that_differ_in_values_only(tmp_path: Path) -> None:
+    spooled(tmp_path / "spool", (leaf(3), 2.0), (leaf(3), 2.0), (leaf(3), 3.0))
+    summary = stored(tmp_path / "spool", tmp_path / "cases")
+    assert (summary.targets, summary.samples) == (1, 2)
+
+
+def test_recording_again_gives_no_difference_though_the_values_differ(tmp_path: Path) -> None:
+    for run in "ab":
+        mask = torch.zeros(900).bernoulli_(0.3)
+        spooled(tmp_path / run, (leaf(3), 2.0), (leaf(40, 5), 1.0), (mask, 0.5))
+        summary = stored(tmp_path / run, tmp_path / "cases")
+        if run == "a":
+            before = contents(tmp_path / "cases")
+    assert (summary.added, summary.removed) == (0, 0)
+    assert contents(tmp_path / "cases") == before
+
+
+def test_exact_large_tensors_lie_in_one_safetensors_file(tmp_path: Path) -> None:
+    mask = torch.zeros(900).bernoulli_(0.3)
+    spooled(tmp_path / "spool", (mask, 0.5), (leaf(3), 2.0))
+    stored(tmp_path / "spool", tmp_path / "cases")
+    assert sorted(contents(tmp_path / "cases")) == sorted(
+        [file_name(f"{Scale.__module__}:Scale"), "tensors.safetensors"]
+    )
+
+
+def test_unseen_samples_stay_unless_pruned(tmp_path: Path) -> None:
+    spooled(tmp_path / "a", (leaf(3), 2.0), (leaf(3), 3.0))
+    stored(tmp_path / "a", tmp_path / "cases")
+    spooled(tmp_path / "b", (leaf(3), 2.0))
+    assert stored(tmp_path / "b", tmp_path / "cases").samples == 2
+    summary = stored(tmp_path / "b", tmp_path / "cases", prune=True)
+    assert (summary.samples, summary.removed) == (1, 1)
+
+
+def test_calls_that_cannot_be_written_are_told_with_the_reason(tmp_path: Path) -> None:
+    spooled(tmp_path / "spool", (leaf(3), lambda x: x))
+    summary = stored(tmp_path / "spool", tmp_path / "cases")
+    assert summary.samples == 0
+    assert "lambda" in summary.not_portable[f"{Scale.__module__}:Scale"][0]
+
+
+def test_a_line_cut_short_by_a_crash_loses_only_itself(tmp_path: Path) -> None:
+    spooled(tmp_path / "spool", (leaf(3), 2.0))
+    (calls,) = (tmp_path / "spool").glob("*/calls.jsonl")
+    calls.write_text(calls.read_text() + '{"target": "x", "sig')
+    assert stored(tmp_path / "spool", tmp_path / "cases").samples == 1
+
+
+def test_modules_outside_the_scope_are_not_recorded(tmp_path: Path) -> None:
+    spool = Spool(folder=tmp_path, scope=Scope(packages=("kernels",)), test_id=str)
+    spool.function_called(Scale, (leaf(3),), {})
+    assert read_spool(tmp_path) == []
+
+
+def test_a_listener_never_raises_into_the_suite(tmp_path: Path) -> None:
+    class Hostile:
+        def __getattribute__(self, name: str) -> Any:
+            raise RuntimeError("hostile")
+
+    spooled(tmp_path / "spool", (leaf(3), Hostile()))
+    (entry,) = read_spool(tmp_path / "spool")
+    assert "hostile" in entry["problem"]
+
+
+ENTRIES = st.lists(
+    st.builds(
+        lambda signature, kind, size, grad: {
+            "signature": f"s{signature}",
+            "kind": f"k{kind}",
+            "size": size,
+            "requires_grad": grad,
+        },
+        st.integers(0, 40),
+        st.integers(0, 5),
+        st.integers(1, 99),
+        st.booleans(),
+    ),
+    max_size=60,
+    unique_by=lambda entry: entry["signature"],
+)
+
+
+@given(ENTRIES, st.randoms())
+def test_the_choice_does_not_depend_on_the_order_of_calls(entries: list[Any], random: Any) -> None:
+    shuffled = list(entries)
+    random.shuffle(shuffled)
+    assert choose(entries, [], Limits()) == choose(shuffled, [], Limits())
+
+
+@given(ENTRIES)
+def test_the_choice_is_bounded_and_stable(entries: list[Any]) -> None:
+    chosen = choose(entries, [], Limits(per_target=5, per_kind=2))
+    assert len(chosen) <= 5
+    assert choose(entries, chosen, Limits(per_target=5, per_kind=2)) == chosen
+
+
+@given(ENTRIES)
+def test_calls_that_required_grad_come_first(entries: list[Any]) -> None:
+    chosen = choose(entries, [], Limits(per_target=1, per_kind=1))
+    if any(entry["requires_grad"] for entry in entries):
+        best = {entry["kind"] for entry in entries if entry["requires_grad"]}
+        assert chosen[0]["requires_grad"]
+        assert chosen[0]["kind"] in best
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"target": "x"}', '{"target": "x", "samples": [], "format": 99}'])
+def test_a_file_that_is_no_recording_is_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=r"x\.json"):
+        read_target(path)
+
+
+def test_files_are_readable_json(tmp_path: Path) -> None:
+    spooled(tmp_path / "spool", (torch.tensor([1.5, 2.0], requires_grad=True), [1, "a [ b"], None))
+    stored(tmp_path / "spool", tmp_path / "cases")
+    (path,) = (tmp_path / "cases").glob("*.json")
+    text = path.read_text()
+    assert '"values": [1.5, 2.0]' in text
+    assert json.loads(text)["samples"][0]["args"][1] == [1, "a [ b"]
