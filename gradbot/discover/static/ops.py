@@ -13,6 +13,7 @@ from gradbot.discover.static.syntax import Assigned, FunctionDefinition, Importe
 from gradbot.model import Location, Offers, Target, TargetKind
 
 _TORCH_NAMESPACES = (
+    "_native debug_mode_ops flex_lib inductor_prims onnx onnx_symbolic quantization "
     "_c10d_functional _c10d_functional_autograd _dtensor _inductor_test _quantized _test aten c10d c10d_functional "
     "debugprims dynamo export fsdp fsgm higher_order inductor mkl mkldnn mkldnn_prepacked onednn prepacked prim "
     "prims profiler quantized quantized_decomposed rngprims rpc sparse static_runtime streams symm_mem torch_attn "
@@ -109,12 +110,15 @@ def _target(op: str, parts: list[Registration], package: str) -> Target:
         offers=Offers(
             backward=differentiable,
             autograd_formula=differentiable,
-            fake_kernel="fake" in first or any(each.key in ("Meta", "CompositeExplicitAutograd") for each in parts),
+            fake_kernel="fake" in first or any(each.key in _FAKE_KEYS for each in parts),
             vmap="rule" if "vmap" in first or any(each.key == "FuncTorchBatched" for each in parts) else "none",
         ),
         schema=next((each.schema for each in parts if each.schema), ""),
         triton=any(each.triton for each in parts),
     )
+
+
+_FAKE_KEYS = ("Meta", "CompositeExplicitAutograd", "CompositeImplicitAutograd")
 
 
 def _is_autograd_key(key: str) -> bool:

@@ -50,7 +50,7 @@ def scan(
         problems=problems,
         case_files=files,
         notes=places.notes,
-        modules=tuple(_module(each, targets) for each in places.files),
+        modules=_modules(places.files, targets),
         declared=declared,
     )
 
@@ -106,9 +106,23 @@ def _targets(modules: list[ParsedModule], places: Places, resolver: Resolver, sh
     return (*functions.values(), *ops.values())
 
 
-def _module(file: SourceFile, targets: Iterable[Target]) -> SourceModule:
-    makes = any(target.module == file.module for target in targets)
-    return SourceModule(name=file.module, path=str(file.path), import_root=str(file.import_root), makes_targets=makes)
+def _modules(files: Iterable[SourceFile], targets: Iterable[Target]) -> tuple[SourceModule, ...]:
+    """What to import: everything but what is meant to be run, and test modules that make no targets."""
+    makers = {target.module for target in targets}
+    modules = []
+    for each in files:
+        parts = each.module.split(".")
+        is_test = bool({"tests", "test"} & set(parts)) or parts[-1].startswith("test_") or parts[-1] == "conftest"
+        if parts[-1] != "__main__" and (each.module in makers or not is_test):
+            modules.append(
+                SourceModule(
+                    name=each.module,
+                    path=str(each.path),
+                    import_root=str(each.import_root),
+                    makes_targets=each.module in makers,
+                )
+            )
+    return tuple(modules)
 
 
 def _declared(
