@@ -324,9 +324,14 @@ def _item_states(item: Item) -> tuple[TargetState, ...]:
 NONDETERMINISM = frozenset({"nondeterministic", "nondeterministic_forward"})
 
 
+def was_made(check: CheckResult) -> bool:
+    """Whether a check came to a result; unsupported and skipped ones were not made."""
+    return check.outcome in _MADE
+
+
 def checks_made(report: Report) -> int:
-    """How many checks came to a result, over all cases; unsupported and skipped ones were not made."""
-    return sum(check.outcome in _MADE for result in report.results for check in result.checks)
+    """How many checks came to a result, over all cases."""
+    return sum(was_made(check) for result in report.results for check in result.checks)
 
 
 def missing_shards(report: Report) -> tuple[str, ...]:
