@@ -60,12 +60,38 @@ REASONS: Mapping[str, str] = {
     "import_failed": "its module could not be imported: {message}",
     "undeclared_surrogate": "the forward is flat and the backward is not: a surrogate gradient, if that is meant",
     "user_error": "{stage} raised {message}",
+    "no_backward": "there is no backward",
+    "no_jvp": "there is no jvp",
+    "no_formula": "no derivative formula is registered for it",
+    "numpy_backward": "the backward leaves torch (NumPy), so that it cannot be differentiated",
+    "detached_backward": "the backward detaches what it returns, so that it cannot be differentiated",
+    "not_implemented": "torch does not implement it: {message}",
+    "tangent_dropped": "there is no jvp: torch drops the tangent without a word",
+    "no_forward_ad_layout": "forward mode does not support this layout",
+    "no_batching": "it does not run under vmap: {message}",
+    "no_batching_layout": "vmap does not support this layout",
+    "no_differentiable_input": "no argument is a floating-point or complex tensor",
+    "no_differentiable_output": "no output is differentiable",
+    "one_input": "only one input is checked",
+    "captured_inputs": "the function captures its inputs by closure",
+    "random_batched": "the function draws random numbers, which vmap would draw otherwise",
+    "backward_raises": "the backward raises, as its own check says: {message}",
+    "undecided": "neither the gradient nor the point could be shown to be wrong",
+    "not_an_op": "the target is not a registered op",
+    "opcheck_skipped": "no input requires grad",
+    "expected": "declared {expect}: {expected_reason}",
+    "unexpected_pass": "declared {expect} ({expected_reason}), yet it is right",
 }
 
 NOTES: Mapping[str, str] = {
     "densified": "input {input} overlaps itself in memory; a dense copy was checked",
     "random_replayed": "the function draws random numbers; it was replayed under a fixed RNG state",
     "triton_interpreted": "Triton kernels ran in the interpreter (TRITON_INTERPRET=1)",
+    "requires_grad_assumed": "no input was marked as requiring grad; every floating-point one was checked",
+    "captured_inputs": "the function captures its inputs by closure; steps were taken in their own memory",
+    "bounded": "{done} of {of} variants were tried, as time allowed",
+    "not_batched": "{form} could not be tried: {message}",
+    "opcheck_skipped": "opcheck's {test} had nothing to test: no input requires grad",
 }
 
 EXPLANATIONS: Mapping[str, tuple[str, ...]] = {

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 
 from gradbot.engine import expectations
-from gradbot.engine.checks import CHECKS
-from gradbot.engine.checks.context import Check, Context, skipped
+from gradbot.engine.checks import CHECKS, THROUGH_BACKWARD
+from gradbot.engine.checks.context import Check, Context, raised, skipped, unsupported
 from gradbot.engine.isolation import preserved
 from gradbot.engine.places import function_location, method_location
 from gradbot.engine.prepare import NothingToCheckError, Prepared, UserCodeError, involved_tensors, prepare
@@ -170,7 +170,6 @@ def _check_case(
     on_stage: Callable[[str], None],
 ) -> CaseResult:
     on_stage("forward")
-    start = time.perf_counter()
     try:
         prepared = prepare(func, args, kwargs, seed=case.seed)
     except NothingToCheckError:
@@ -184,7 +183,7 @@ def _check_case(
         function_class=function_class,
         op=op,
         references=references,
-        call_seconds=(time.perf_counter() - start) / 3,  # prepare calls about three times
+        call_seconds=prepared.call_seconds,
     )
     results = expectations.apply(case.settings, _run_checks(context, on_stage), draws=prepared.subject.seed is not None)
     return CaseResult(
@@ -200,19 +199,61 @@ def _check_case(
 def _run_checks(context: Context, on_stage: Callable[[str], None]) -> tuple[CheckResult, ...]:
     results: dict[str, CheckResult] = {}
     for name, run in CHECKS:
+        if _left_out(name, context):
+            continue
         if not _selected(name.value, context.settings):
-            if name.value not in OFF_BY_DEFAULT:
-                results[name.value] = skipped(name, "not_selected")
+            results[name.value] = skipped(name, "not_selected")
             continue
         on_stage(name.value)
-        results[name.value] = _required(_timed(run, replace(context, earlier=dict(results))), context)
+        context = replace(context, earlier=dict(results))
+        result = _without_backward(name, context) or _timed(name, run, context)
+        results[name.value] = _required(result, context)
     return tuple(results.values())
 
 
-def _timed(run: Check, context: Context) -> CheckResult:
+def _left_out(name: CheckName, context: Context) -> bool:
+    """Checks that do not concern this target at all and were not asked for by name are not even listed."""
+    settings = context.settings
+    if name.value in settings.checks or name.value in settings.require:
+        return False
+    return (
+        name.value in OFF_BY_DEFAULT
+        or (name is CheckName.REGISTRATION and context.op is None)
+        or (name is CheckName.REFERENCE and context.references.reference is None)
+    )
+
+
+def _without_backward(name: CheckName, context: Context) -> CheckResult | None:
+    """The result of a check that needs the backward where `backward` found that there is none, or that it raises."""
+    backward = context.earlier.get(CheckName.BACKWARD.value)
+    if backward is None or name not in THROUGH_BACKWARD:
+        return None
+    if not context.subject.selected or backward.outcome is Outcome.UNSUPPORTED:
+        return unsupported(name, backward.reason or "no_differentiable_output", **backward.details)
+    if backward.reason == "user_error":
+        return skipped(name, "backward_raises", **backward.details)
+    return None
+
+
+def _timed(name: CheckName, run: Check, context: Context) -> CheckResult:
     start = time.perf_counter()
-    result = run(context)
+    try:
+        result = run(context)
+    except Exception as error:
+        if _is_ours(error):
+            raise
+        result = raised(context, name, error, "jvp" if name is CheckName.FORWARD_AD else "backward")
     return replace(result, seconds=time.perf_counter() - start)
+
+
+def _is_ours(error: BaseException) -> bool:
+    """Whether gradbot itself raised, and not user code or torch on its behalf."""
+    trace = error.__traceback__
+    if trace is None:
+        return True
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    return str(trace.tb_frame.f_globals.get("__name__", "")).startswith("gradbot.engine.")
 
 
 def _selected(name: str, settings: CheckSettings) -> bool:

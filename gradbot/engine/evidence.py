@@ -8,38 +8,32 @@ import torch
 from torch import Tensor
 
 from gradbot.engine.comparison import Block
-from gradbot.model import Entry, Evidence, JacobianMap, Profile
+from gradbot.engine.maps import dense_maps, dense_profiles
+from gradbot.model import Entry, Evidence
 
-MAP_SIDE = 64
-PROFILE_LENGTH = 256
 WORST_ENTRIES = 8
 
 
 def from_block(block: Block, method: str, input_shape: Sequence[int], output_shape: Sequence[int]) -> Evidence:
     """What a block shows, whatever its size. Shapes are those of the input and output as they were compared."""
     wrong = block.wrong
-    error = _error(block)
     return Evidence(
         method=method,
         input_shape=tuple(input_shape),
         output_shape=tuple(output_shape),
-        entries=worst_entries(block, error, wrong, input_shape, output_shape),
-        maps=(
-            jacobian_map("analytical", block.analytical),
-            jacobian_map("numerical", block.numerical),
-            jacobian_map("error", block.analytical - block.numerical),
-        ),
-        profiles=(profile("input", error.amax(0)), profile("output", error.amax(1))) if error.numel() else (),
+        entries=worst_entries(block, input_shape, output_shape),
+        maps=dense_maps(block.analytical, block.numerical),
+        profiles=dense_profiles(block.analytical - block.numerical),
         wrong_entries=int(wrong.sum()),
         checked_entries=wrong.numel(),
         complete=True,
     )
 
 
-def worst_entries(
-    block: Block, error: Tensor, wrong: Tensor, input_shape: Sequence[int], output_shape: Sequence[int]
-) -> tuple[Entry, ...]:
+def worst_entries(block: Block, input_shape: Sequence[int], output_shape: Sequence[int]) -> tuple[Entry, ...]:
     """At most `WORST_ENTRIES` wrong entries, those furthest beyond what is allowed first."""
+    wrong = block.wrong
+    error = _error(block)
     excess = torch.where(wrong, error / (block.tolerance + block.error_bar).clamp_min(1e-300), -1.0)
     count = min(WORST_ENTRIES, int(wrong.sum()))
     places = excess.nan_to_num(nan=torch.inf).flatten().topk(count).indices.tolist()
@@ -68,31 +62,6 @@ def unravel(index: int, shape: Sequence[int]) -> tuple[int, ...]:
         index, remainder = divmod(index, size)
         position.append(remainder)
     return tuple(reversed(position))
-
-
-def jacobian_map(what: str, jacobian: Tensor) -> JacobianMap:
-    """The signed entry of largest magnitude of each part, inputs down and outputs across. `jacobian` as in `Block`."""
-    picture = jacobian.T
-    rows, columns = picture.shape
-    values = _strongest(_strongest(picture, MAP_SIDE).T, MAP_SIDE).T
-    return JacobianMap(what=what, rows=rows, columns=columns, values=tuple(tuple(row) for row in values.tolist()))
-
-
-def profile(side: str, errors: Tensor) -> Profile:
-    """Largest errors along one side."""
-    values = _strongest(errors.unsqueeze(1), PROFILE_LENGTH).squeeze(1)
-    return Profile(side=side, size=errors.numel(), values=tuple(values.tolist()))
-
-
-def _strongest(values: Tensor, length: int) -> Tensor:
-    """At most `length` rows, each the strongest of consecutive ones, column by column. NaN is stronger than all."""
-    rows, columns = values.shape
-    if rows <= length or columns == 0:
-        return values
-    stride = -(-rows // length)
-    padded = torch.nn.functional.pad(values, (0, 0, 0, -rows % stride)).reshape(-1, stride, columns)
-    strength = padded.abs().nan_to_num(nan=torch.inf)
-    return padded.gather(1, strength.argmax(1, keepdim=True)).squeeze(1)
 
 
 def _error(block: Block) -> Tensor:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import random
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -31,6 +32,7 @@ class Prepared:
 
     `assumed`: no tensor was marked as requiring grad, so that every floating-point one is taken to be checked.
     `mutated` names inputs that the function changed, though it may not. `buffers_changed` names buffers.
+    `call_seconds` is about what one call with its backward takes.
     """
 
     subject: Subject
@@ -42,6 +44,7 @@ class Prepared:
     mutated: tuple[str, ...] = ()
     buffers_changed: tuple[str, ...] = ()
     arguments_changed: tuple[str, ...] = ()
+    call_seconds: float = 0.0
 
 
 class NothingToCheckError(Exception):
@@ -77,10 +80,12 @@ def prepare(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, 
     captured = _captures_inputs(subject) if selected else False
     if captured:
         notes = (*notes, Note(code="captured_inputs"))
-    problem = replace(problem, in_place=captured, grad_mode=_needs_grad_mode(subject, tensors))
+    start = time.perf_counter()
+    grad_mode = _needs_grad_mode(subject, tensors)
+    forward_seconds = time.perf_counter() - start
     return Prepared(
         subject=subject,
-        problem=problem,
+        problem=replace(problem, in_place=captured, grad_mode=grad_mode),
         representations=representations,
         outputs=outputs,
         notes=(*notes, *more),
@@ -88,6 +93,7 @@ def prepare(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, 
         mutated=observed.inputs,
         buffers_changed=observed.buffers,
         arguments_changed=observed.arguments,
+        call_seconds=3 * forward_seconds,  # a backward costs about two forwards
     )
 
 

@@ -1,76 +1,195 @@
-"""From a comparison of Jacobians to the result of a check: findings with their place, evidence and certainty."""
+"""From a comparison of Jacobians to the result of a check.
+
+What differs is first asked whether it may: at a kink, a jump or the edge of a domain difference quotients say nothing
+about a gradient. What is wrong becomes one finding for each pair of output and input, with evidence of where and, where
+a pattern is recognised, why.
+"""
 
 from __future__ import annotations
 
-from gradbot.engine.checks.context import Context, concluded
-from gradbot.engine.comparison import Block, Comparison, Verdict
+import contextlib
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from gradbot.engine import kinks, localise
+from gradbot.engine.checks.context import Context, concluded, raised
+from gradbot.engine.compare import compare_jacobians
+from gradbot.engine.comparison import Comparison, Verdict
 from gradbot.engine.evidence import from_block
+from gradbot.engine.jacobian.point import OutputsChangedError
+from gradbot.engine.kinks import TriageVerdict
 from gradbot.engine.problem import Problem
-from gradbot.model import Capability, CheckName, CheckResult, Evidence, Finding, Outcome
+from gradbot.model import (
+    Capability,
+    Certainty,
+    CheckName,
+    CheckResult,
+    Evidence,
+    Finding,
+    Outcome,
+    Severity,
+)
 
-SMALL = 1e-6
-"""Relative errors below this are what rounding of a correct formula may leave; they are not worth a note."""
+SMALL = 1e-5
+"""Relative errors below this are what rounding of a right formula may leave; they are not worth a note."""
+
+_INCONCLUSIVE = {
+    TriageVerdict.KINK_VALID: "kink",
+    TriageVerdict.JUMP: "jump",
+    TriageVerdict.DOMAIN_EDGE: "domain",
+    TriageVerdict.UNDECIDED: "undecided",
+}
+_KINDS_AT_POINT = {TriageVerdict.KINK_INVALID: "invalid_subgradient", TriageVerdict.WRONG_AT_POINT: "wrong_at_point"}
 
 
-def judge(
-    context: Context,
-    problem: Problem,
-    comparison: Comparison,
-    *,
-    check: CheckName,
-    kind: str,
-    methods: tuple[str, ...],
+def compare_and_judge(
+    context: Context, problem: Problem, *, direction: str, check: CheckName, kind: str, methods: tuple[str, ...]
 ) -> CheckResult:
-    """The result of `check` for what `comparison` says of `problem`; `kind` names a mismatch."""
-    if comparison.verdict is Verdict.UNSURE:
-        return CheckResult(
-            check=check.value,
-            outcome=Outcome.INCONCLUSIVE,
-            capability=Capability.SUPPORTED,
-            reason=comparison.reason,
-            details={"dtype": str(problem.inputs[0].dtype).removeprefix("torch.")},
-        )
-    if comparison.verdict is Verdict.AGREE:
+    """Compares the Jacobians of `problem` and says what that means for `check`; `kind` names a mismatch.
+
+    `direction` is "reverse" or "forward"; `methods` are where the cause is looked for in a Function.
+    """
+    try:
+        comparison = compare_jacobians(problem, direction=direction, settings=context.settings, seed=context.seed)
+    except OutputsChangedError as error:
+        details = {"message": str(error)}
         return concluded(
-            check,
-            _small_mismatch(context, comparison, check, methods),
-            evidence=Evidence(
-                method=comparison.method,
-                resolution=comparison.resolution,
-                coverage=comparison.coverage,
-                complete=True if comparison.blocks else None,
-            ),
+            check, (context.finding(check, "output_depends_on_perturbation", methods=("forward",), details=details),)
         )
-    blocks = {(each.output, each.input): each for each in comparison.blocks}
-    findings = tuple(
-        context.finding(
-            check,
-            kind,
-            methods=methods,
-            output=output,
-            input=input,
-            evidence=_evidence(problem, comparison, blocks.get((output, input))),
-        )
-        for output, input in comparison.wrong_pairs
+    except Exception as error:  # noqa: BLE001 - whatever user code raises is part of the verdict
+        return raised(context, check, error, "backward" if direction == "reverse" else "jvp")
+    if comparison.verdict is Verdict.AGREE:
+        return _agreed(context, comparison, check, methods)
+    if comparison.verdict is Verdict.UNSURE:
+        return _inconclusive(context, problem, check, comparison.reason)
+    if direction == "forward":
+        return _judge_forward(context, problem, comparison, check, kind, methods)
+    return _judge_reverse(context, problem, comparison, check, kind, methods)
+
+
+def with_findings(result: CheckResult, findings: tuple[Finding, ...]) -> CheckResult:
+    """A result with more findings; an error among them makes it a failure."""
+    if not findings:
+        return result
+    wrong = any(each.severity is Severity.ERROR for each in findings)
+    return replace(
+        result,
+        findings=(*result.findings, *findings),
+        outcome=Outcome.FAILED if wrong else result.outcome,
+        capability=Capability.WRONG if wrong else result.capability,
+        reason="" if wrong else result.reason,
     )
-    return concluded(check, findings)
 
 
-def _small_mismatch(
-    context: Context, comparison: Comparison, check: CheckName, methods: tuple[str, ...]
-) -> tuple[Finding, ...]:
-    if comparison.largest_relative_error <= SMALL:
-        return ()
-    details = {"relative_error": comparison.largest_relative_error}
-    return (context.finding(check, "small_mismatch", methods=methods, details=details),)
+def _agreed(context: Context, comparison: Comparison, check: CheckName, methods: tuple[str, ...]) -> CheckResult:
+    findings: tuple[Finding, ...] = ()
+    if comparison.largest_relative_error > SMALL:
+        details = {"relative_error": comparison.largest_relative_error}
+        findings = (context.finding(check, "small_mismatch", methods=methods, details=details),)
+    evidence = Evidence(
+        method=comparison.method,
+        resolution=comparison.resolution,
+        coverage=comparison.coverage,
+        complete=True if comparison.blocks else None,
+    )
+    return concluded(check, findings, evidence=evidence)
 
 
-def _evidence(problem: Problem, comparison: Comparison, block: Block | None) -> Evidence:
-    if block is None:
-        return Evidence(method=comparison.method)
-    columns = problem.inputs[block.input].shape
-    return from_block(block, comparison.method, tuple(columns), _output_shape(problem, block.output))
+def _inconclusive(context: Context, problem: Problem, check: CheckName, reason: str) -> CheckResult:
+    findings: tuple[Finding, ...] = ()
+    if reason in ("kink", "jump"):
+        findings = (context.finding(check, "nondifferentiable_point", methods=("forward",), details={"point": reason}),)
+    return CheckResult(
+        check=check.value,
+        outcome=Outcome.INCONCLUSIVE,
+        capability=Capability.SUPPORTED,
+        reason=reason,
+        findings=findings,
+        details={"dtype": str(problem.inputs[0].dtype).removeprefix("torch.")},
+    )
 
 
-def _output_shape(problem: Problem, output: int) -> tuple[int, ...]:
-    return tuple(problem.evaluate(problem.inputs)[output].shape)
+def _judge_reverse(
+    context: Context, problem: Problem, comparison: Comparison, check: CheckName, kind: str, methods: tuple[str, ...]
+) -> CheckResult:
+    triage = kinks.triage(problem, comparison, context.settings, context.seed)
+    if triage.verdict in _INCONCLUSIVE:
+        return _inconclusive(context, problem, check, _INCONCLUSIVE[triage.verdict])
+    if check is CheckName.BACKWARD:
+        kind = _KINDS_AT_POINT.get(triage.verdict, kind)
+    located = {
+        (each.output, each.input): each
+        for each in localise.localise(problem, comparison, context.settings, context.seed)
+    }
+    findings = []
+    for output, position in comparison.wrong_pairs:
+        where = located.get((output, position))
+        findings.append(
+            context.finding(
+                check,
+                kind,
+                methods=methods,
+                output=output,
+                input=position,
+                certainty=Certainty.CERTAIN if where is None or where.confirmed else Certainty.LIKELY,
+                evidence=Evidence(method=comparison.method) if where is None else where.evidence,
+                names=(problem.output_names, problem.input_names),
+            )
+        )
+    return concluded(check, tuple(findings))
+
+
+def _judge_forward(
+    context: Context, problem: Problem, comparison: Comparison, check: CheckName, kind: str, methods: tuple[str, ...]
+) -> CheckResult:
+    """Where backward mode agreed with differences at this very point, the point is smooth and the jvp is wrong."""
+    other = CheckName.BACKWARD if check is CheckName.FORWARD_AD else CheckName.DOUBLE_BACKWARD
+    earlier = context.earlier.get(other.value)
+    smooth = earlier is not None and earlier.outcome is Outcome.PASSED
+    if not smooth and _agrees_beside(context, problem):
+        return _inconclusive(context, problem, check, "kink")
+    blocks = {(each.output, each.input): each for each in comparison.blocks}
+    shapes = [tuple(each.shape) for each in problem.evaluate(problem.inputs)]
+    findings = []
+    for output, position in comparison.wrong_pairs:
+        block = blocks.get((output, position))
+        evidence = (
+            Evidence(method=comparison.method)
+            if block is None
+            else from_block(block, comparison.method, tuple(problem.inputs[position].shape), shapes[output])
+        )
+        findings.append(
+            context.finding(
+                check,
+                kind,
+                methods=methods,
+                output=output,
+                input=position,
+                evidence=evidence,
+                names=(problem.output_names, problem.input_names),
+            )
+        )
+    return concluded(check, tuple(findings))
+
+
+def _agrees_beside(context: Context, problem: Problem) -> bool:
+    """Whether forward mode agrees with differences at two of three generic points nearby."""
+    generator = context.generator(8)
+    agreed = 0
+    for _ in range(3):
+        moved = tuple(_moved(each.detach(), generator) for each in problem.inputs)
+        beside = replace(problem, inputs=moved)
+        with contextlib.suppress(Exception):  # beyond the edge of the domain user code may raise
+            comparison = compare_jacobians(beside, direction="forward", settings=context.settings, seed=context.seed)
+            agreed += comparison.verdict is Verdict.AGREE
+    return agreed >= 2
+
+
+def _moved(values: Tensor, generator: torch.Generator) -> Tensor:
+    """Every element moved by up to 2^-10 of its size or, of small ones, of the mean size; of zeros, by up to 2^-10."""
+    size = values.abs()
+    typical = float(size.mean()) if values.numel() else 0.0
+    direction = (torch.rand(values.shape, generator=generator, dtype=torch.float64) * 2 - 1).to(values)
+    return (values + 2.0**-10 * size.clamp_min(typical or 1.0) * direction).requires_grad_()

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from gradbot.engine.checks.context import Context, raised, unsupported
-from gradbot.engine.compare import compare_jacobians
-from gradbot.engine.verdict import judge
+import torch
+
+from gradbot.engine.checks.context import Context, concluded, cotangents, raised, unsupported
+from gradbot.engine.checks.values import distance
+from gradbot.engine.prepare import is_inexact
+from gradbot.engine.verdict import compare_and_judge
 from gradbot.model import CheckName, CheckResult
 
 NAME = CheckName.BACKWARD
@@ -13,19 +16,52 @@ NAME = CheckName.BACKWARD
 def run(context: Context) -> CheckResult:
     """Compares reverse-mode and numerical Jacobians of every differentiable output by every checked input."""
     if not context.subject.selected:
-        return unsupported(NAME, "no_differentiable_output")
+        return _without_graph(context)
     problem = context.problem
     try:
         linear = problem.linearize()
-        linear.vjp([each.new_ones(each.shape) for each in linear.outputs])
+        # one backward first, to tell what it cannot do before anything is compared
+        linear.vjp([torch.ones_like(each) for each in linear.outputs])
     except Exception as error:  # noqa: BLE001 - whatever user code raises is part of the verdict
         return raised(context, NAME, error, "backward")
-    comparison = compare_jacobians(problem, direction="reverse", settings=context.settings, seed=context.seed)
-    return judge(
+    return compare_and_judge(
         context,
         problem,
-        comparison,
+        direction="reverse",
         check=NAME,
         kind="jacobian_mismatch_backward",
         methods=("backward", "vjp"),
     )
+
+
+def _without_graph(context: Context) -> CheckResult:
+    """No output has a graph: right for a step function, a missing gradient where outputs vary with the inputs."""
+    if context.op is not None:
+        return unsupported(NAME, "no_formula", message="no autograd formula is registered")
+    varying = _varying_outputs(context)
+    if not varying:
+        return unsupported(NAME, "no_differentiable_output")
+    details = {"outputs": ", ".join(map(str, varying))}
+    return concluded(NAME, (context.finding(NAME, "no_diff_outputs_nonzero", methods=("forward",), details=details),))
+
+
+def _varying_outputs(context: Context) -> list[int]:
+    """Positions of floating-point outputs that are other ones at two generic points nearby."""
+    generator = context.generator(11)
+    inputs = [each.detach() for each in context.subject.inputs]
+    values = []
+    for step in (2.0**-12, 2.0**-13):
+        moved = [
+            each + step * each.abs().mean() * direction
+            for each, direction in zip(inputs, cotangents(tuple(inputs), generator), strict=True)
+        ]
+        try:
+            with torch.no_grad():
+                values.append(context.subject.call(moved))
+        except Exception:  # noqa: BLE001 - where it cannot be looked at, nothing is claimed
+            return []
+    return [
+        position
+        for position, (one, other) in enumerate(zip(*values, strict=False))
+        if is_inexact(one) and is_inexact(other) and distance([one], [other]) > 0
+    ]

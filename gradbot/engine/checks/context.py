@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -31,6 +31,11 @@ from gradbot.model import (
     Severity,
 )
 from gradbot.rules import RULES
+
+T = TypeVar("T")
+
+CHECK_SECONDS, CHECK_CALLS = 0.1, 3
+"""What a check beside the Jacobian may cost: so many seconds and, of costly functions, so many calls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +74,14 @@ class Context:
         affordable = int(seconds / self.call_seconds) if self.call_seconds > 0 else at_most
         return max(at_least, min(at_most, affordable))
 
+    def affordable(self, items: Sequence[T], *, calls: float) -> tuple[tuple[T, ...], tuple[Note, ...]]:
+        """As many of `items` as a check may spend time on when each costs `calls` calls, and a note where not all."""
+        seconds = CHECK_SECONDS + CHECK_CALLS * self.call_seconds
+        count = self.repeats(seconds / calls, len(items), at_least=1)
+        if count >= len(items):
+            return tuple(items), ()
+        return tuple(items[:count]), (Note(code="bounded", details={"done": count, "of": len(items)}),)
+
     def location(self, *methods: str) -> Location | None:
         """Where the first of a Function's `methods` stands, or the checked callable."""
         return method_location(self.function_class, *methods) or function_location(self.subject.func)
@@ -86,8 +99,13 @@ class Context:
         evidence: Evidence | None = None,
         diagnosis: Diagnosis | None = None,
         details: Mapping[str, Scalar] | None = None,
+        names: tuple[tuple[str, ...], tuple[str, ...]] | None = None,
     ) -> Finding:
-        """A finding of this case; `methods` are where its cause is looked for in a Function."""
+        """A finding of this case; `methods` are where its cause is looked for in a Function.
+
+        `names` are those of outputs and inputs, where they are not the function's own.
+        """
+        output_names, input_names = names or (self.subject.output_names, self.subject.input_names)
         rule = RULES[kind]
         return Finding(
             rule=rule.id,
@@ -97,8 +115,8 @@ class Context:
             certainty=certainty,
             output=output,
             input=input,
-            output_name="" if output is None else _at(self.subject.output_names, output),
-            input_name="" if input is None else _at(self.subject.input_names, input),
+            output_name="" if output is None else _at(output_names, output),
+            input_name="" if input is None else _at(input_names, input),
             location=self.location(*methods),
             evidence=evidence,
             diagnosis=diagnosis,

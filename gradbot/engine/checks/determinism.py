@@ -7,49 +7,69 @@ is not reproducible. The backward is repeated on one graph, on which nothing may
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from gradbot.engine.checks.context import Context, concluded, cotangents, passed, raised, unsupported
+from gradbot.engine.checks.context import Context, concluded, cotangents, raised
 from gradbot.engine.checks.statistics import clopper_pearson
+from gradbot.engine.checks.values import Values, distance, size
 from gradbot.engine.problem import Linearization
-from gradbot.model import CheckName, CheckResult, Evidence, Finding, Spread
+from gradbot.model import CheckName, CheckResult, Evidence, Finding, Outcome, Spread
 
 NAME = CheckName.DETERMINISM
-
-Values = Sequence[Tensor | None]
 
 
 def run(context: Context) -> CheckResult:
     """Repeats forward, backward and second backward; see `Spread` for what is measured."""
-    if not context.subject.selected:
-        return unsupported(NAME, "no_differentiable_output")
-    problem = context.problem
     stages = 3
     repeats = context.repeats(context.settings.determinism_seconds / stages, context.settings.repeats)
+    inputs = context.subject.inputs
     try:
-        forward = _spread("forward", repeats, lambda: problem.evaluate(problem.inputs))
-        linear = problem.linearize()
+        spreads = [_spread("forward", repeats, lambda: _forward(context))]
+        backward = context.earlier.get(CheckName.BACKWARD.value)
+        if context.subject.selected and (backward is None or _usable(backward)):
+            linear = Linearization(inputs=inputs, outputs=context.subject.graph())
+            spreads += _backward(context, linear, repeats)
     except Exception as error:  # noqa: BLE001 - whatever user code raises is part of the verdict
-        return raised(context, NAME, error, "forward")
-    directions = cotangents(linear.outputs, context.generator())
-    try:
-        first = linear.vjp(directions)
-        backward = _spread("backward", repeats, lambda: linear.vjp(directions), first)
-    except Exception as error:  # noqa: BLE001
         return raised(context, NAME, error, "backward")
-    spreads = [forward, backward]
-    second = _second_backward(context, linear, directions, repeats)
-    if second is not None:
-        spreads.append(second)
     findings = tuple(
         _finding(context, each)
         for each in spreads
         if each.differing and not each.largest <= context.settings.nondet_tol
     )
-    evidence = Evidence(method="repeats", spreads=tuple(spreads))
-    return concluded(NAME, findings, evidence=evidence) if findings else passed(NAME, evidence=evidence)
+    return concluded(NAME, findings, evidence=Evidence(method="repeats", spreads=tuple(spreads)))
+
+
+def _usable(backward: CheckResult) -> bool:
+    return backward.outcome is not Outcome.UNSUPPORTED and backward.reason != "user_error"
+
+
+def _forward(context: Context) -> Values:
+    with torch.set_grad_enabled(context.problem.grad_mode):
+        copies = context.subject.copies() if not context.problem.in_place else context.subject.inputs
+        return [each.detach().clone() for each in context.subject.call(copies) if isinstance(each, Tensor)]
+
+
+def _backward(context: Context, linear: Linearization, repeats: int) -> list[Spread]:
+    directions = cotangents(linear.outputs, context.generator())
+
+    def fresh() -> Values:
+        other = Linearization(inputs=linear.inputs, outputs=context.subject.graph())
+        return other.vjp(directions)
+
+    first = linear.vjp(directions)
+    spreads = [_spread("backward", repeats, fresh, first)]
+    on_one_graph = _spread("state", repeats, lambda: linear.vjp(directions), first)
+    if spreads[0].differing:
+        # random from call to call: what differs on one graph is no state of the graph
+        on_one_graph = replace(on_one_graph, stage="backward")
+        spreads = [max(spreads[0], on_one_graph, key=lambda each: each.largest)]
+    else:
+        spreads.append(on_one_graph)
+    second = _second_backward(context, linear, directions, repeats)
+    return spreads if second is None else [*spreads, second]
 
 
 def _finding(context: Context, spread: Spread) -> Finding:
@@ -74,7 +94,7 @@ def _spread(stage: str, repeats: int, evaluate: Callable[[], Values], first: Val
     sizes = tuple(distance(evaluate(), reference) for _ in range(repeats - 1))
     differing = sum(size != 0 for size in sizes)
     low, high = clopper_pearson(differing, len(sizes))
-    scale = max((float(each.abs().max()) for each in reference if each is not None and each.numel()), default=0.0)
+    scale = size(reference)
     largest = max(sizes, default=0.0)
     return Spread(
         stage=stage,
@@ -107,24 +127,3 @@ def _second_backward(
         return _spread("second_backward", repeats, again)
     except Exception:  # noqa: BLE001
         return None
-
-
-def distance(left: Values, right: Values) -> float:
-    """The largest absolute difference; infinite where one is missing, another shape or NaN on one side only."""
-    if len(left) != len(right):
-        return float("inf")
-    return max((_distance(a, b) for a, b in zip(left, right, strict=True)), default=0.0)
-
-
-def _distance(left: Tensor | None, right: Tensor | None) -> float:
-    if left is None or right is None:
-        # None is a gradient of zeros
-        present = left if left is not None else right
-        return 0.0 if present is None or not present.numel() else float(present.abs().max())
-    if left.shape != right.shape:
-        return float("inf")
-    if torch.equal(left, right):
-        return 0.0
-    same = (left == right) | (left.isnan() & right.isnan())
-    gap = torch.where(same, 0.0, (left - right).abs().double())
-    return float(gap.nan_to_num(nan=torch.inf).max())

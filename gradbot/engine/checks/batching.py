@@ -1,0 +1,90 @@
+"""What both batching checks share: whether vmap may refuse, and how a batch is compared with a loop.
+
+torch has two vmaps. The older one (`is_grads_batched`) runs a backward or jvp on batched tensors; `torch.func.vmap`
+over a whole derivative is the one that calls a custom `vmap` rule or a generated one. A refusal is a missing
+capability, unless the Function declares a rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from gradbot.engine.checks.context import Context
+from gradbot.engine.checks.values import Values, disagrees, rounding
+from gradbot.engine.user_errors import one_line
+from gradbot.model import CheckName, Finding, Note
+
+BATCH = 3
+BESIDE = 2.0**-6  # how far apart the batch's points are, relative: a rule that mixes up samples must show
+
+Attempt = tuple[Finding | None, str]
+"""What is wrong, or why it could not be tried."""
+
+
+def attempt(
+    context: Context,
+    check: CheckName,
+    kind: str,
+    form: str,
+    batched: Callable[[], Values],
+    looped: Callable[[], Values],
+    *,
+    methods: tuple[str, ...],
+    declared: bool,
+) -> Attempt:
+    """Compares a batch with a loop. `form` names the vmap; `declared`: the target promises that it can be batched."""
+    try:
+        expected = looped()
+    except Exception as error:  # noqa: BLE001 - user code refuses even the loop: it has no such derivative here
+        return None, one_line(error)
+    try:
+        found = batched()
+    except Exception as error:  # noqa: BLE001
+        if not declared:
+            return None, one_line(error)
+        details = {"form": form, "message": one_line(error)}
+        return context.finding(check, kind, methods=methods, details=details), ""
+    place = disagrees(found, expected, relative=rounding(context.subject.inputs))
+    if place is None:
+        return None, ""
+    return context.finding(check, kind, methods=methods, input=place, details={"form": form}), ""
+
+
+def declares_rule(function_class: type | None) -> bool:
+    """Whether a Function has a vmap rule of its own or asks for a generated one."""
+    if function_class is None:
+        return False
+    own = getattr(function_class, "vmap", None) is not torch.autograd.Function.vmap
+    return own or bool(getattr(function_class, "generate_vmap_rule", False))
+
+
+def batch_of(tensors: Sequence[Tensor], generator: torch.Generator) -> tuple[Tensor, ...]:
+    """`BATCH` samples of each tensor, stacked: the tensor itself and neighbours."""
+    return tuple(torch.stack([each.detach(), *_neighbours(each.detach(), generator)]) for each in tensors)
+
+
+def _neighbours(tensor: Tensor, generator: torch.Generator) -> list[Tensor]:
+    return [
+        tensor * (1 + BESIDE * torch.rand(tensor.shape, generator=generator, dtype=torch.float64).to(tensor))
+        for _ in range(BATCH - 1)
+    ]
+
+
+def stacked(rows: Sequence[Values], like: Sequence[Tensor]) -> Values:
+    """Rows of gradients as one batch; None counts as zeros."""
+    return [
+        torch.stack([torch.zeros_like(each) if row[k] is None else row[k] for row in rows])  # type: ignore[misc]
+        for k, each in enumerate(like)
+    ]
+
+
+def refusals(attempts: Sequence[tuple[str, Attempt]]) -> tuple[Note, ...]:
+    """A note for each form that could not be tried."""
+    return tuple(
+        Note(code="not_batched", details={"form": form, "message": message})
+        for form, (_, message) in attempts
+        if message
+    )

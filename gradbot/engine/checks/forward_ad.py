@@ -1,0 +1,96 @@
+"""forward_ad: the Jacobian that the jvp gives is the derivative of the forward; the jvp is linear in its tangents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.autograd.forward_ad as fwAD
+from torch import Tensor
+
+from gradbot.engine.checks.context import Context, cotangents, raised, skipped, unsupported
+from gradbot.engine.checks.values import disagrees, rounding
+from gradbot.engine.problem import Problem
+from gradbot.engine.user_errors import one_line
+from gradbot.engine.verdict import compare_and_judge, with_findings
+from gradbot.model import CheckName, CheckResult, Finding
+
+NAME = CheckName.FORWARD_AD
+
+
+def run(context: Context) -> CheckResult:
+    """Compares forward-mode and numerical Jacobians, then tangents scaled, left out and zero."""
+    if not context.subject.selected:
+        return unsupported(NAME, "no_differentiable_output")
+    if any(each.is_mkldnn or each.layout is not torch.strided for each in context.subject.inputs):
+        return unsupported(NAME, "no_forward_ad_layout")
+    problem = context.problem
+    if problem.in_place:
+        return skipped(NAME, "captured_inputs")
+    tangents = cotangents(problem.inputs, context.generator(7))
+    try:
+        first = _tangents(problem, tangents)
+    except Exception as error:  # noqa: BLE001 - whatever user code raises is part of the verdict
+        return raised(context, NAME, error, "jvp")
+    if all(each is None for each in first) and "jvp" not in vars(context.function_class or object):
+        # an op's autograd formula covers the backward alone, and torch drops the tangent without a word
+        return unsupported(NAME, "tangent_dropped")
+    result = compare_and_judge(
+        context, problem, direction="forward", check=NAME, kind="jacobian_mismatch_forward", methods=("jvp",)
+    )
+    return with_findings(result, (*_nonlinear(context, tangents, first), *_undefined(context, tangents, first)))
+
+
+def _tangents(problem: Problem, tangents: tuple[Tensor | None, ...]) -> tuple[Tensor | None, ...]:
+    """The outputs' tangents; None where there is none. An input whose tangent is None takes no part."""
+    with torch.set_grad_enabled(problem.grad_mode), fwAD.dual_level():
+        duals = [
+            each.detach().clone() if tangent is None else fwAD.make_dual(each.detach().clone(), tangent)
+            for each, tangent in zip(problem.inputs, tangents, strict=True)
+        ]
+        found = [fwAD.unpack_dual(each).tangent for each in problem.func(*duals)]
+        return tuple(None if each is None else each.detach().clone() for each in found)
+
+
+def _nonlinear(context: Context, tangents: tuple[Tensor, ...], first: tuple[Tensor | None, ...]) -> tuple[Finding, ...]:
+    for scale in (-2.0, 0.0):
+        found = _tangents(context.problem, tuple(each * scale for each in tangents))
+        expected = [None if each is None else each * scale for each in first]
+        place = disagrees(
+            _where_finite(found, first),
+            _where_finite(expected, first),
+            relative=rounding(context.problem.inputs),
+            scales=first,
+        )
+        if place is not None:
+            return (context.finding(NAME, "nonlinear_jvp", methods=("jvp",), output=place, details={"scale": scale}),)
+    return ()
+
+
+def _where_finite(values: Sequence[Tensor | None], like: Sequence[Tensor | None]) -> list[Tensor | None]:
+    """Zeros where `like` is not finite: 0 * inf is NaN in a right jvp too."""
+    return [
+        each if each is None or usual is None else torch.where(usual.isfinite(), each, 0.0)
+        for each, usual in zip(values, like, strict=True)
+    ]
+
+
+def _undefined(context: Context, tangents: tuple[Tensor, ...], first: tuple[Tensor | None, ...]) -> tuple[Finding, ...]:
+    """Every input in turn without a tangent, against one with a tangent of zeros."""
+    count = len(tangents)
+    if count < 2:
+        return ()
+    chosen, _ = context.affordable(range(count), calls=1.0)
+    for left_out in chosen:
+        zeroed = tuple(torch.zeros_like(each) if k == left_out else each for k, each in enumerate(tangents))
+        missing = tuple(None if k == left_out else each for k, each in enumerate(tangents))
+        expected = _tangents(context.problem, zeroed)
+        try:
+            found = _tangents(context.problem, missing)
+        except Exception as error:  # noqa: BLE001 - it worked with zeros
+            details = {"undefined": str(left_out), "message": one_line(error)}
+            return (context.finding(NAME, "undefined_tangent", methods=("jvp",), input=left_out, details=details),)
+        place = disagrees(found, expected, relative=rounding(context.problem.inputs), scales=first)
+        if place is not None:
+            return (context.finding(NAME, "undefined_tangent", methods=("jvp",), output=place, input=left_out),)
+    return ()
