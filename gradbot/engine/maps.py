@@ -95,17 +95,18 @@ def _blocks(size: int, most: int) -> list[slice]:
 
 def _shrunk(values: Tensor, rows: int, columns: int) -> Tensor:
     """The signed entry of largest magnitude of every block."""
-    return torch.stack(
-        [
-            torch.stack([_largest(values[down, across]) for across in _blocks(values.shape[1], columns)])
-            for down in _blocks(values.shape[0], rows)
-        ]
-    )
+    return _shrunk_down(_shrunk_down(values, rows).T, columns).T
+
+
+def _shrunk_down(values: Tensor, most: int) -> Tensor:
+    if len(values) <= most:
+        return values
+    return torch.stack([_largest(values[block]) for block in _blocks(len(values), most)])
 
 
 def _largest(block: Tensor) -> Tensor:
-    entries = block.reshape(-1)
-    return entries[entries.abs().nan_to_num(math.inf).argmax()]
+    """Of every column the entry of largest magnitude; NaN is larger than any."""
+    return block.gather(0, block.abs().nan_to_num(math.inf).argmax(0, keepdim=True))[0]
 
 
 def _rows(values: Tensor) -> tuple[tuple[float, ...], ...]:
