@@ -45,7 +45,7 @@ PATTERNS: Mapping[str, str] = {
 
 REASONS: Mapping[str, str] = {
     "no_case": "no case was run for it",
-    "no_inputs": "no inputs are known; declare cases, or record them with `gradbot record -- pytest`",
+    "no_inputs": "no inputs are known; declare cases, or record them with gradbot record -- pytest",
     "kink": "the inputs sit on a kink; the gradient is valid there",
     "jump": "the function jumps at the inputs",
     "domain": "the inputs sit on the edge of the domain: a step leaves it",

@@ -349,6 +349,9 @@ def matrix(report: Report) -> Matrix:
                 state = "wrong"
             key = (result.case.target, check.check, result.case.device)
             cells[key] = min(cells.get(key, "skipped"), state, key=_STATES.index)
+        if result.crash is not None and result.crash.stage in _CHECK_ORDER:
+            key = (result.case.target, result.crash.stage, result.case.device)
+            cells[key] = min(cells.get(key, "skipped"), "broken", key=_STATES.index)
     names = sorted({target for target, _, _ in cells})
     checks = sorted({check for _, check, _ in cells}, key=lambda name: (_CHECK_ORDER.get(name, 99), name))
     devices = sorted({device for _, _, device in cells})

@@ -91,7 +91,8 @@ def finding_facts(finding: Finding) -> list[str]:
         equation = messages.formula(diagnosis)
         over = entries_text(finding.evidence)
         residual = f"residual {text.number(diagnosis.residual, 2)}{f' over {over}' if over else ''}"
-        said.append(f"{equation} ({residual})" if equation else f"This explains the error up to a {residual}")
+        whole = "This explains the whole error" if diagnosis.residual == 0 else f"This explains the error, {residual}"
+        said.append(f"{equation} ({residual})" if equation else whole)
     if finding.evidence is not None:
         said += evidence_facts(finding.evidence)
     return said
@@ -144,7 +145,7 @@ def result_facts(result: CaseResult) -> list[str]:
     said = [messages.note_text(note) for note in result.notes]
     tries = result.attempts
     if tries is not None and tries.runs > 1:
-        seeds = f" (seeds {text.listing(map(str, tries.seeds), most=9)})" if tries.seeds else ""
+        seeds = f" (seeds {text.ranges(tries.seeds)})" if tries.seeds else ""
         said.append(f"Failed in {tries.failures} of {tries.runs} runs{seeds}")
     if result.case.settings.reason:
         said.append(f"Declared: {result.case.settings.expect or 'settings'}, because {result.case.settings.reason}")
