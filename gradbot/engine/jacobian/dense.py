@@ -14,7 +14,7 @@ from gradbot.engine.jacobian.form import Limits, form_analytical, form_numerical
 from gradbot.engine.jacobian.numerical import Differences
 from gradbot.engine.jacobian.point import Array, Point
 from gradbot.engine.jacobian.refine import refine
-from gradbot.engine.jacobian.singular import nature
+from gradbot.engine.jacobian.singular import singular_rows
 from gradbot.engine.jacobian.tolerances import Tolerances
 
 _SAMPLE = 32
@@ -46,7 +46,7 @@ def compare_dense(
     differences, batched = formed
     method = "dense vmap" if batched or analytical.batched else "dense"
     matrices = settle(point, analytical.jacobian, differences, tolerances)
-    return conclude(point, matrices, method, tolerances, linear=analytical.linear)
+    return conclude(point, matrices, method, linear=analytical.linear)
 
 
 def settle(point: Point, analytical: Array, differences: Differences, tolerances: Tolerances) -> Matrices:
@@ -100,11 +100,16 @@ def _put(
     if not len(columns):
         return True
     refined = refine(point, columns.tolist(), analytical[:, columns], tolerances)
-    error = np.abs(analytical[:, columns] - refined.estimate)
+    error, allowed = np.abs(analytical[:, columns] - refined.estimate), tolerances.allowed(refined.estimate)
     # what only one step calls wrong is not known well enough to call it so
-    lone = (error > tolerances.allowed(refined.estimate) + refined.error_bar) & ~refined.confirmed
-    numerical[:, columns] = refined.estimate
-    bar[:, columns] = np.where(lone & np.isfinite(error), error, refined.error_bar)
+    lone = (error > allowed + refined.error_bar) & ~refined.confirmed & np.isfinite(error)
+    refined_bar = np.where(lone, error, refined.error_bar)
+    undecided = ~(error + refined_bar <= allowed) & ~refined.confirmed & np.isfinite(refined_bar)
+    for index in np.flatnonzero(undecided.any(0)):
+        # at a kink or a jump the first difference quotient stands as it is: what it means is for others to say
+        undecided[:, index] &= singular_rows(point, int(columns[index]), tolerances.eps)
+    numerical[:, columns] = np.where(undecided, numerical[:, columns], refined.estimate)
+    bar[:, columns] = np.where(undecided, bar[:, columns], refined_bar)
     return bool(refined.confirmed.any(0).all())
 
 
@@ -118,9 +123,7 @@ def _suspicious(numerical: Array, error: Array, bar: Array) -> int | None:
     return int(np.nan_to_num(relative.max(0)).argmax())
 
 
-def conclude(
-    point: Point, matrices: Matrices, method: str, tolerances: Tolerances, *, linear: bool = True
-) -> Comparison:
+def conclude(point: Point, matrices: Matrices, method: str, *, linear: bool = True) -> Comparison:
     """The verdict that the matrices give."""
     blocks = _blocks(point, matrices)
     with np.errstate(all="ignore"):
@@ -129,7 +132,7 @@ def conclude(
         wrong = _wrong_pairs(point, matrices, error, same)
         if not linear:
             wrong = wrong or tuple((block.output, block.input) for block in blocks)
-        verdict, reason = (Verdict.DIFFER, "") if wrong else _sure_or_not(point, matrices, error, same, tolerances)
+        verdict, reason = (Verdict.DIFFER, "") if wrong else _sure_or_not(matrices, error, same)
         return Comparison(
             verdict=verdict,
             method=method,
@@ -161,18 +164,13 @@ def _wrong_pairs(
     )
 
 
-def _sure_or_not(
-    point: Point, matrices: Matrices, error: Array, same: NDArray[np.bool_], tolerances: Tolerances
-) -> tuple[Verdict, str]:
+def _sure_or_not(matrices: Matrices, error: Array, same: NDArray[np.bool_]) -> tuple[Verdict, str]:
     unknown = ~same & ~(np.isfinite(matrices.numerical) & np.isfinite(matrices.analytical))
     if unknown.any():
         return Verdict.UNSURE, "domain"
     loose = matrices.error_bar > np.maximum(matrices.tolerance, 0.02 * np.abs(matrices.numerical))
     doubtful = ~same & ((error > matrices.tolerance) | loose)
-    if not doubtful.any():
-        return Verdict.AGREE, ""
-    row, column = (int(each) for each in np.unravel_index(int(doubtful.argmax()), doubtful.shape))
-    return Verdict.UNSURE, nature(point, row, column, tolerances.eps)
+    return (Verdict.UNSURE, "precision") if doubtful.any() else (Verdict.AGREE, "")
 
 
 def _largest_real_error(matrices: Matrices, error: Array) -> float:
