@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from gradbot.errors import UsageError
 from gradbot.github.context import Context, PullRequest, WorkflowRun, pull_request_of, workflow_run_of
 
 if TYPE_CHECKING:
@@ -30,6 +31,25 @@ class Timing:
     longest: float = 120.0  # a limit that asks for more ends the attempt
     between_writes: float = 1.0
     settle: float = 2.0  # before a written comment is read again
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str]) -> Timing:
+        """The defaults, scaled by `GRADBOT_PUBLISH_PACE`: below 1 for a server without limits. Raises `UsageError`."""
+        text = environ.get("GRADBOT_PUBLISH_PACE", "1")
+        try:
+            pace = float(text)
+        except ValueError:
+            pace = -1.0
+        if not 0 <= pace <= 10:
+            raise UsageError(f"GRADBOT_PUBLISH_PACE is {text[:40]!r}; expected a number from 0 to 10")
+        plain = cls()
+        return replace(
+            plain,
+            backoff=plain.backoff * pace,
+            secondary=plain.secondary * pace,
+            between_writes=plain.between_writes * pace,
+            settle=plain.settle * pace,
+        )
 
 
 class RequestError(Exception):
@@ -211,22 +231,20 @@ class Client:
         import requests
         from github import GithubException
 
+        what = f"{arguments[0]} {arguments[1]}"
         try:
             headers, data = request(*arguments, **options)
         except GithubException as error:
-            raise self._failure(arguments, error.status, error.headers or {}, error.data) from None
+            message = error.data.get("message") if isinstance(error.data, dict) else error.data
+            raise self.failure(what, error.status, error.headers or {}, str(message)) from None
         except requests.RequestException as error:
-            raise RequestError(
-                f"{arguments[0]} {arguments[1]}: {type(error).__name__}", wait=self.timing.backoff
-            ) from None
+            raise RequestError(f"{what}: {type(error).__name__}", wait=self.timing.backoff) from None
         return headers, data
 
-    def _failure(
-        self, arguments: tuple[object, ...], status: int, headers: Mapping[str, str], data: Any
-    ) -> RequestError:
-        message = str(data.get("message") if isinstance(data, dict) else data)[:200]
-        text = f"{arguments[0]} {arguments[1]}: {status} {message}"
-        return RequestError(text, status=status, wait=_wait(status, headers, message, self.timing))
+    def failure(self, what: str, status: int, headers: Mapping[str, str], message: str) -> RequestError:
+        """The error that an answer stands for, with the time to wait before another try."""
+        wait = _wait(status, headers, message, self.timing)
+        return RequestError(f"{what}: {status} {message[:200]}", status=status, wait=wait)
 
 
 def _wait(status: int, headers: Mapping[str, str], message: str, timing: Timing) -> float | None:

@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import Protocol
 
+from gradbot.config import CommentMode
 from gradbot.errors import UsageError
 from gradbot.github.client import Comment, RequestError
 
@@ -23,15 +23,6 @@ _MARKER = re.compile(
     r"<!-- gradbot:(?P<id>[A-Za-z0-9_-]{1,40}) sha=(?P<sha>[0-9a-f]{40,64}) run=(?P<run>[0-9]{1,18})"
     r" attempt=(?P<attempt>[0-9]{1,9}) parts=(?P<parts>[0-9]{1,9}) state=(?P<state>red|green) -->"
 )
-
-
-class CommentMode(str, Enum):
-    """When a comment is made. One that stands there already is kept up to date in every mode but `off`."""
-
-    ALWAYS = "always"
-    CHANGES = "changes"  # something fails or differs from the base
-    FAILURES = "failures"  # something fails
-    OFF = "off"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -130,6 +130,13 @@ def read(env: Mapping[str, str], read_text: Callable[[str], str], *, ca_bundle: 
     )
 
 
+def local(repository: str, head_sha: str) -> Context:
+    """A context outside of any job, for a dry run."""
+    known = repository if _REPOSITORY.match(repository) else "owner/repository"
+    sha = head_sha if _SHA.match(head_sha) else "0" * 40
+    return Context(repository=known, event="", sha=sha, head_sha=sha, run_id=0, attempt=1, workflow_path="")
+
+
 def pull_request_of(raw: Mapping[str, Any]) -> PullRequest:
     """A pull request from GitHub's JSON, of an event or of the API."""
     head, base = raw["head"], raw["base"]

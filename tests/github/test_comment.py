@@ -25,9 +25,10 @@ from fake_github.state import (
     sha,
 )
 
+from gradbot.config import CommentMode
 from gradbot.errors import UsageError
 from gradbot.github.client import Client, RequestError, Timing
-from gradbot.github.comment import COMMENT_LIMIT, CommentMode, Marker, Outcome, Wanted, check_id, marker_of, publish
+from gradbot.github.comment import COMMENT_LIMIT, Marker, Outcome, Wanted, check_id, marker_of, publish
 from gradbot.github.context import Context
 
 HEAD = sha("head")

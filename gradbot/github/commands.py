@@ -1,0 +1,53 @@
+"""What a job tells its runner: workflow commands on standard output, outputs and the summary in files."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+SUMMARY_LIMIT = 1_000_000
+"""GitHub takes 1 MiB a step, in bytes, with what the step wrote before."""
+
+
+def escape_data(text: str) -> str:
+    """Text as the message of a workflow command."""
+    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def escape_property(text: str) -> str:
+    """Text as a property of a workflow command."""
+    return escape_data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def say(level: str, text: str, emit: Callable[[str], None]) -> None:
+    """A `notice`, `warning` or `error` that the run shows."""
+    emit(f"::{level} title=gradbot::{escape_data(text[:4000])}")
+
+
+def quoted(text: str, emit: Callable[[str], None]) -> None:
+    """Print text of any origin so that nothing in it is taken for a command."""
+    token = secrets.token_hex(16)
+    emit(f"::stop-commands::{token}")
+    emit(text)
+    emit(f"::{token}::")
+
+
+def write_outputs(path: str, outputs: Mapping[str, str]) -> None:
+    """Set the step's outputs. The delimiter is random, so that no value can end its own block."""
+    with Path(path).open("a", encoding="utf-8", newline="\n") as file:
+        for name, value in outputs.items():
+            delimiter = f"gradbot_{secrets.token_hex(16)}"
+            file.write(f"{name}<<{delimiter}\n{value}\n{delimiter}\n")
+
+
+def summary_room(path: str) -> int:
+    """How many bytes the step's summary still takes."""
+    file = Path(path)
+    return max(0, SUMMARY_LIMIT - (file.stat().st_size if file.exists() else 0))
+
+
+def append_summary(path: str, text: str) -> None:
+    """Add to the step's summary."""
+    with Path(path).open("a", encoding="utf-8", newline="\n") as file:
+        file.write(text if text.endswith("\n") else f"{text}\n")
