@@ -14,7 +14,8 @@ import sys
 from pathlib import Path
 
 from gradbot.run.journal import recover, write_report
-from gradbot.run.process import BOOT, PACKAGE, sweep
+from gradbot.run.launch import BOOT, PACKAGE
+from gradbot.run.process import sweep
 
 
 class Guard:

@@ -17,7 +17,9 @@ from dataclasses import dataclass, field, replace
 from gradbot.errors import UsageError
 from gradbot.model import Crash
 from gradbot.run import machine
-from gradbot.run.process import Launch, WorkerProcess, crash_of_exit, start
+from gradbot.run.forking import Zygote
+from gradbot.run.launch import Launch
+from gradbot.run.process import WorkerProcess, crash_of_exit, start, sweep
 from gradbot.run.protocol import Message, ProtocolError
 
 TICK = 0.05
@@ -115,6 +117,7 @@ class Pool:
         self._workers: list[_Worker] = []
         self._queues: dict[str, list[tuple[float, int, Task]]] = {}
         self._ended: list[Ended] = []
+        self._zygote = Zygote(options.launch, options.token) if options.launch.fork else None
         self._numbers = itertools.count(1)
         self.bad_exits: list[BadExit] = []
         self.descriptions: dict[str, Message] = {}  # by lane: what its workers said of where they run
@@ -127,6 +130,9 @@ class Pool:
         for worker in list(self._workers):
             self._remove(worker)
         self._selector.close()
+        if self._zygote is not None:
+            self._zygote.close()
+        sweep(self._options.token)
 
     def add_lanes(self, lanes: tuple[Lane, ...]) -> None:
         """Set which lanes there are from now on; workers of lanes that are gone end."""
@@ -212,8 +218,8 @@ class Pool:
     # Processes
 
     def _start(self, lane: Lane) -> None:
-        launch = replace(self._options.launch, env={**self._options.launch.env, **lane.env})
-        process = start(launch, f"{self._options.token}.{next(self._numbers)}")
+        launch = replace(self._options.launch, lane_env=lane.env)
+        process = start(launch, f"{self._options.token}.{next(self._numbers)}", self._zygote)
         worker = _Worker(process=process, lane=lane)
         self._allow(worker, START_SECONDS)
         self._workers.append(worker)

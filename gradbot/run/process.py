@@ -7,45 +7,14 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from gradbot.model import Crash
+from gradbot.run.forking import Zygote
+from gradbot.run.launch import BOOT, PACKAGE, TOKEN_VARIABLE, Launch, Process
 from gradbot.run.output import Tail
 from gradbot.run.protocol import EXIT_PIPE_LOST, EventReader, Message, encode
-
-PACKAGE = str(Path(__file__).resolve().parent.parent)
-"""Where this gradbot lies, so that another interpreter's process runs the same one without having it installed."""
-
-TOKEN_VARIABLE = "GRADBOT_WORKER"
-"""The environment variable by which everything that a worker started is found again."""
-
-BOOT = """
-import importlib, importlib.util, sys
-directory, name, *arguments = sys.argv[1:]
-sys.path[:] = [each for each in sys.path if each]
-sys.argv[:] = ["gradbot"]
-spec = importlib.util.spec_from_file_location(
-    "gradbot", directory + "/__init__.py", submodule_search_locations=[directory]
-)
-sys.modules["gradbot"] = package = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(package)
-importlib.import_module(name).main(*arguments)
-"""
-"""Run by `python -c BOOT PACKAGE MODULE ARGUMENT...`: this gradbot under any interpreter, with nothing else added to
-its path, and the working directory not on it: a `json.py` that lies there must not become the worker's."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
-    """How a worker is started. `module` has a `main(commands, events, token)`; `env` is the whole environment."""
-
-    python: str
-    env: Mapping[str, str]
-    cwd: str
-    module: str = "gradbot.worker.main"
-    arguments: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -53,7 +22,7 @@ class WorkerProcess:
     """A running worker and the three pipes to it."""
 
     token: str
-    popen: subprocess.Popen[bytes]
+    popen: Process
     commands: int
     events: int
     output: int
@@ -87,7 +56,6 @@ class WorkerProcess:
 
     def kill(self) -> int:
         """End the worker and everything that it started, take its last output, and return its exit status."""
-        kill_group(self.pid)
         self.popen.kill()
         status = self.popen.wait()
         kill_group(self.pid)
@@ -103,35 +71,44 @@ class WorkerProcess:
             os.close(each)
 
 
-def start(launch: Launch, token: str) -> WorkerProcess:
-    """Start a worker in a session and process group of its own."""
+def start(launch: Launch, token: str, zygote: Zygote | None = None) -> WorkerProcess:
+    """Start a worker in a session and process group of its own: forked from `zygote`, or from nothing."""
     commands_read, commands_write = os.pipe()
     events_read, events_write = os.pipe()
     output_read, output_write = os.pipe()
-    arguments = [str(commands_read), str(events_write), token, *launch.arguments]
+    theirs = (commands_read, events_write, output_write)
     try:
-        popen = subprocess.Popen(
-            [launch.python, "-c", BOOT, PACKAGE, launch.module, *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=output_write,
-            stderr=output_write,
-            pass_fds=(commands_read, events_write),
-            env={**launch.env, TOKEN_VARIABLE: token},
-            cwd=launch.cwd,
-            start_new_session=True,
-        )
+        if zygote is not None:
+            process = zygote.start(token, launch.lane_env, theirs)
+        else:
+            process = _spawn(launch, token, theirs)
     finally:
-        for each in (commands_read, events_write, output_write):
+        for each in theirs:
             os.close(each)
     for each in (events_read, output_read):
         os.set_blocking(each, False)
     return WorkerProcess(
         token=token,
-        popen=popen,
+        popen=process,
         commands=commands_write,
         events=events_read,
         output=output_read,
         reader=EventReader(token),
+    )
+
+
+def _spawn(launch: Launch, token: str, fds: tuple[int, int, int]) -> Process:
+    commands, events, output = fds
+    arguments = [str(commands), str(events), token, *launch.arguments]
+    return subprocess.Popen(
+        [launch.python, "-c", BOOT, PACKAGE, launch.module, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        pass_fds=(commands, events),
+        env={**launch.env, **launch.lane_env, TOKEN_VARIABLE: token},
+        cwd=launch.cwd,
+        start_new_session=True,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import os
 import sys
@@ -63,10 +64,8 @@ class _Turn:
         if self._importing:
             self._altered += altered
         for stream in (sys.stdout, sys.stderr):
-            try:
+            with contextlib.suppress(Exception):  # user code closed it: then there is nothing to flush
                 stream.flush()
-            except Exception:  # noqa: BLE001, S110  user code closed it: then there is nothing to flush
-                pass
         self._wire.send(
             "reply",
             body=body,

@@ -9,11 +9,12 @@ that is not its own.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
 from collections.abc import Iterator, Mapping
-from json.encoder import c_make_encoder, encode_basestring_ascii
+from json.encoder import c_make_encoder, encode_basestring_ascii  # type: ignore[attr-defined]
 from typing import Any
 
 EXIT_PIPE_LOST = 70  # as in `run.protocol`
@@ -31,7 +32,7 @@ class Wire:
         self._pipe = _identity(os.fstat, self._events)
         self._getpid, self._read, self._write, self._exit = os.getpid, os.read, os.write, os._exit
         self._fstat = os.fstat
-        self._parse = json.JSONDecoder().scan_once
+        self._parse = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
         self._format = _formatter()
         os.register_at_fork(after_in_child=self._close)
 
@@ -68,10 +69,8 @@ class Wire:
 
     def _close(self) -> None:
         for fd in (self._commands, self._events):
-            try:
+            with contextlib.suppress(OSError):
                 os.close(fd)
-            except OSError:
-                pass
 
 
 def _move_up(fd: int) -> int:

@@ -13,7 +13,7 @@ from gradbot.run.process import Launch
 HERE = Path(__file__).parent
 
 
-def pool(*, slots: int = 1, memory_limit: int = 0, token: str = "") -> Pool:
+def pool(*, slots: int = 1, memory_limit: int = 0, token: str = "", fork: bool = True) -> Pool:
     """A pool of `slots` tiny workers on the lane cpu."""
     launch = Launch(
         python=sys.executable,
@@ -21,6 +21,7 @@ def pool(*, slots: int = 1, memory_limit: int = 0, token: str = "") -> Pool:
         cwd=os.getcwd(),
         module="tiny_worker",
         arguments=(str(memory_limit),),
+        fork=fork,
     )
     options = PoolOptions(
         launch=launch,

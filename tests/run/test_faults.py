@@ -186,8 +186,8 @@ def _cases(fault: Fault, imports: bool) -> dict[str, Ended]:
 
 def _holds(fault: Fault, ended: dict[str, Ended]) -> None:
     assert set(ended) == {"first", "fault", "last"}
-    assert ended["first"].reply and ended["first"].reply["body"] == {"value": "first"}
-    assert ended["last"].reply and ended["last"].reply["body"] == {"value": "last"}, ended["last"]
+    assert _body(ended["first"]) == {"value": "first"}
+    assert _body(ended["last"]) == {"value": "last"}, ended["last"].output_tail
     crash, reply = ended["fault"].crash, ended["fault"].reply
     if fault.cause:
         assert crash is not None
@@ -200,6 +200,10 @@ def _holds(fault: Fault, ended: dict[str, Ended]) -> None:
     else:
         assert reply is not None, crash
         assert "value" in reply["body"]
+
+
+def _body(ended: Ended) -> object:
+    return ended.reply["body"] if ended.reply else ended.crash
 
 
 def _nothing_is_left(mark: str) -> None:

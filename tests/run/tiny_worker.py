@@ -12,6 +12,10 @@ from gradbot.worker.serve import Stage, serve
 from gradbot.worker.wire import Wire
 
 
+def preload() -> None:
+    """There is nothing to load."""
+
+
 def main(commands: str, events: str, token: str, memory_limit: str = "0") -> None:
     """Serve commands `{"do": "case", "imports": code, "code": code}`."""
     die_with_parent()
