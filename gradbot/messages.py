@@ -59,6 +59,8 @@ REASONS: Mapping[str, str] = {
     "configured": "{reason}",
     "import_failed": "its module could not be imported: {message}",
     "undeclared_surrogate": "the forward is flat and the backward is not: a surrogate gradient, if that is meant",
+    "no_reference": "no reference is declared",
+    "not_compilable": "torch.compile cannot trace it in one graph: {message}",
     "user_error": "{stage} raised {message}",
     "no_backward": "there is no backward",
     "no_jvp": "there is no jvp",
