@@ -110,7 +110,9 @@ def check(
         memory_bytes=memory_bytes,
         resample=resample,
     )
-    name = getattr(func, "__qualname__", type(func).__qualname__)
+    function_class = _function_class(func)
+    named = function_class or func
+    name = f"{getattr(named, '__module__', '')}:{getattr(named, '__qualname__', type(named).__qualname__)}"
     first = next((each for each in involved_tensors(func, arguments, kwargs or {})), None)
     case = Case(
         id=name,
@@ -128,7 +130,7 @@ def check(
         func,
         arguments,
         kwargs or {},
-        function_class=_function_class(func),
+        function_class=function_class,
         references=References(
             reference=reference, surrogate_of=surrogate_of, projection=projection, invariant=invariant
         ),
@@ -179,6 +181,7 @@ def _check_case(
     context = Context(
         prepared=prepared,
         settings=case.settings,
+        target=case.target,
         seed=case.seed,
         function_class=function_class,
         op=op,

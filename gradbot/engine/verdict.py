@@ -13,10 +13,11 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from gradbot.engine import kinks, localise
+from gradbot.engine import kinks, localise, surrogates
 from gradbot.engine.checks.context import Context, concluded, raised
 from gradbot.engine.compare import compare_jacobians
 from gradbot.engine.comparison import Comparison, Verdict
+from gradbot.engine.diagnose import diagnose
 from gradbot.engine.evidence import from_block
 from gradbot.engine.jacobian.point import OutputsChangedError
 from gradbot.engine.kinks import TriageVerdict
@@ -26,6 +27,7 @@ from gradbot.model import (
     Certainty,
     CheckName,
     CheckResult,
+    Diagnosis,
     Evidence,
     Finding,
     Outcome,
@@ -114,6 +116,10 @@ def _inconclusive(context: Context, problem: Problem, check: CheckName, reason: 
 def _judge_reverse(
     context: Context, problem: Problem, comparison: Comparison, check: CheckName, kind: str, methods: tuple[str, ...]
 ) -> CheckResult:
+    if check is CheckName.BACKWARD and not context.settings.expect:
+        surrogate = surrogates.recognise(problem, comparison, context.seed)
+        if surrogate is not None:
+            return _undeclared_surrogate(context, surrogate, check)
     triage = kinks.triage(problem, comparison, context.settings, context.seed)
     if triage.verdict in _INCONCLUSIVE:
         return _inconclusive(context, problem, check, _INCONCLUSIVE[triage.verdict])
@@ -126,6 +132,8 @@ def _judge_reverse(
     findings = []
     for output, position in comparison.wrong_pairs:
         where = located.get((output, position))
+        diagnosis = None if where is None else _diagnosis(context, problem, comparison, where, check)
+        meant = surrogates.expectation_of(diagnosis)
         findings.append(
             context.finding(
                 check,
@@ -135,10 +143,50 @@ def _judge_reverse(
                 input=position,
                 certainty=Certainty.CERTAIN if where is None or where.confirmed else Certainty.LIKELY,
                 evidence=Evidence(method=comparison.method) if where is None else where.evidence,
+                diagnosis=diagnosis,
+                details={"configuration": _declaration(context, meant)} if meant else {},
                 names=(problem.output_names, problem.input_names),
             )
         )
     return concluded(check, tuple(findings))
+
+
+def _undeclared_surrogate(context: Context, surrogate: surrogates.Surrogate, check: CheckName) -> CheckResult:
+    details = {"expect": surrogate.expect, "configuration": _declaration(context, surrogate.expect)}
+    finding = context.finding(
+        check, "undeclared_surrogate", output=surrogate.output, input=surrogate.input, details=details
+    )
+    return CheckResult(
+        check=check.value,
+        outcome=Outcome.INCONCLUSIVE,
+        capability=Capability.SUPPORTED,
+        reason="undeclared_surrogate",
+        findings=(finding,),
+        details=details,
+    )
+
+
+def _declaration(context: Context, expect: str) -> str:
+    return surrogates.declaration(context.target, expect)
+
+
+def _diagnosis(
+    context: Context, problem: Problem, comparison: Comparison, where: localise.Localised, check: CheckName
+) -> Diagnosis | None:
+    subject = context.subject
+    first_order = check is CheckName.BACKWARD
+    outputs = [context.prepared.outputs[each] for each in subject.selected]
+    try:
+        return diagnose(
+            problem,
+            comparison,
+            where,
+            complex_inputs=[each.is_complex() for each in subject.inputs] if first_order else (),
+            complex_outputs=[each.is_complex() for each in outputs] if first_order else (),
+        )
+    except (RuntimeError, ValueError, IndexError):
+        # A cause is an addition: user code that raises beside the inputs takes nothing from what was found.
+        return None
 
 
 def _judge_forward(

@@ -6,6 +6,7 @@ from gradbot.engine.checks import (
     backward,
     batched_forward_grad,
     batched_grad,
+    compiled,
     determinism,
     double_backward,
     forward_ad,
@@ -13,6 +14,7 @@ from gradbot.engine.checks import (
     grad_metadata,
     grad_outputs,
     needs_input_grad,
+    reference,
     registration,
     side_effects,
     undefined_grad,
@@ -34,6 +36,8 @@ CHECKS: tuple[tuple[CheckName, Check], ...] = (
     (determinism.NAME, determinism.run),
     (side_effects.NAME, side_effects.run),
     (registration.NAME, registration.run),
+    (reference.NAME, reference.run),
+    (compiled.NAME, compiled.run),
 )
 """Every check in the order in which they run: later ones may look at the results of earlier ones."""
 

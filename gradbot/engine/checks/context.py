@@ -54,6 +54,7 @@ class Context:
     references: References = field(default_factory=References)
     earlier: Mapping[str, CheckResult] = field(default_factory=dict)
     call_seconds: float = 0.0
+    target: str = ""  # its id, for configuration that is proposed
 
     @property
     def subject(self) -> Subject:
