@@ -1,0 +1,121 @@
+"""A small project as users have it: a package with a Function and an op, and tests of many styles."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+KERNELS = """
+import torch
+
+
+class Square(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, power=2):
+        ctx.save_for_backward(x)
+        return x ** power
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        (x,) = ctx.saved_tensors
+        return 2 * x * grad_output, None
+
+
+class Wrong(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return 3 * x
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return 2 * grad_output
+
+
+square = Square.apply
+
+
+@torch.library.custom_op("kernels_test::tripled", mutates_args=())
+def tripled(x: torch.Tensor) -> torch.Tensor:
+    return 3 * x
+
+
+tripled.register_autograd(lambda ctx, grad_output: 3 * grad_output)
+"""
+
+TESTS = """
+import unittest
+
+import pytest
+import torch
+from torch.autograd import gradcheck, gradgradcheck
+
+from kernels import Square, Wrong, square, tripled
+
+
+@pytest.mark.parametrize("size", [2, 3, 90])
+def test_square(size):
+    x = torch.randn(size, requires_grad=True)
+    square(x).sum().backward()
+    assert torch.equal(x.grad, 2 * x)
+
+
+def test_op():
+    assert torch.equal(tripled(torch.ones(2, requires_grad=True)), 3 * torch.ones(2))
+
+
+
+def test_gradcheck():
+    assert gradcheck(square, (torch.randn(3, dtype=torch.float64, requires_grad=True),))
+    assert gradgradcheck(square, (torch.randn(3, dtype=torch.float64, requires_grad=True),))
+
+
+def test_that_expects_a_failure():
+    with pytest.raises(RuntimeError, match="Jacobian mismatch"):
+        gradcheck(Wrong.apply, torch.randn(3, dtype=torch.float64, requires_grad=True))
+    assert not torch.autograd.gradcheck(
+        Wrong.apply, torch.randn(3, dtype=torch.float64, requires_grad=True), raise_exception=False
+    )
+
+
+class TestUnittestStyle(unittest.TestCase):
+    def test_it(self):
+        self.assertTrue(gradcheck(torch.sin, (torch.randn(3, dtype=torch.float64, requires_grad=True),)))
+
+
+def test_wrong():
+    gradcheck(Wrong.apply, torch.randn(3, dtype=torch.float64, requires_grad=True))
+
+
+def test_that_fails_for_another_reason():
+    assert gradcheck(square, torch.randn(3, dtype=torch.float64, requires_grad=True))
+    assert False
+"""
+
+
+def make_project(folder: Path, tests: str = TESTS) -> Path:
+    """Write the project into `folder` and return it."""
+    (folder / "kernels").mkdir()
+    (folder / "kernels" / "__init__.py").write_text(KERNELS)
+    (folder / "tests").mkdir()
+    (folder / "tests" / "test_kernels.py").write_text(tests)
+    (folder / "pyproject.toml").write_text('[tool.gradbot]\npackages = ["kernels"]\n[tool.pytest.ini_options]\n')
+    return folder
+
+
+def run_in(folder: Path, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a Python module in the project as a user would."""
+    return subprocess.run(
+        [sys.executable, "-m", *command],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1", "PY_COLORS": "0", **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def outcomes(output: str) -> str:
+    """pytest's closing line without its time."""
+    return output.strip().splitlines()[-1].rpartition(" in ")[0]
