@@ -12,14 +12,36 @@ from gradbot.version import __version__
 
 if TYPE_CHECKING:
     from gradbot.engine.api import check
-    from gradbot.engine.compat import GradcheckError, gradcheck, gradgradcheck
+    from gradbot.engine.compat import (
+        GradcheckError,
+        get_analytical_jacobian,
+        get_numerical_jacobian,
+        get_numerical_jacobian_wrt_specific_input,
+        gradcheck,
+        gradgradcheck,
+    )
     from gradbot.inputs.declared import Sample, cases
     from gradbot.inputs.opinfo import from_opinfo
 
-__all__ = ["GradcheckError", "Sample", "__version__", "cases", "check", "from_opinfo", "gradcheck", "gradgradcheck"]
+__all__ = [
+    "GradcheckError",
+    "Sample",
+    "__version__",
+    "cases",
+    "check",
+    "from_opinfo",
+    "get_analytical_jacobian",
+    "get_numerical_jacobian",
+    "get_numerical_jacobian_wrt_specific_input",
+    "gradcheck",
+    "gradgradcheck",
+]
 
 _HOMES = {
     "GradcheckError": "gradbot.engine.compat",
+    "get_analytical_jacobian": "gradbot.engine.compat",
+    "get_numerical_jacobian": "gradbot.engine.compat",
+    "get_numerical_jacobian_wrt_specific_input": "gradbot.engine.compat",
     "gradcheck": "gradbot.engine.compat",
     "gradgradcheck": "gradbot.engine.compat",
     "check": "gradbot.engine.api",

@@ -1,0 +1,119 @@
+"""Analytical Jacobians in backward mode: one vector-Jacobian product a row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from gradbot.engine.compat.failures import failure, finding, stage
+from gradbot.engine.compat.layouts import Coordinates, flat_reals
+from gradbot.engine.compat.options import Options
+from gradbot.engine.compat.outputs import Outputs
+from gradbot.engine.compat.subject import Subject
+
+NONDETERMINISTIC = """\n
+NOTE: If your op relies on non-deterministic operations i.e., it is listed here:
+https://pytorch.org/docs/stable/generated/torch.use_deterministic_algorithms.html
+this failure might be expected. Call gradcheck or gradgradcheck with `nondet_tol=<tol>` then.
+"""
+
+
+def vjp(
+    subject: Subject, outputs: Sequence[Tensor], cotangents: Sequence[Tensor], name: str = "backward"
+) -> tuple[Tensor | None, ...]:
+    """One gradient for every checked input, as the engine returns it; None where there is no path to it."""
+    with stage(name, subject.order):
+        return torch.autograd.grad(
+            list(outputs), list(subject.tensors), list(cotangents), retain_graph=True, allow_unused=True
+        )
+
+
+def as_row(gradient: Tensor | None, coordinates: Coordinates) -> Tensor:
+    """A gradient as a row of a Jacobian: its entries at the coordinates, complex ones as pairs.
+
+    torch's gradient of a complex input is dL/dRe + i dL/dIm, so that its parts are the derivatives by the parts.
+    """
+    width = len(coordinates.parts)
+    if gradient is None:
+        return torch.zeros(len(coordinates.positions) * width, dtype=torch.float64)
+    if gradient.numel() != coordinates.tensor.numel():
+        raise failure(
+            f"Analytical gradient has incorrect size: {tuple(gradient.shape)} for an input of "
+            f"{tuple(coordinates.tensor.shape)}",
+            finding("wrong_grad_size", "backward"),
+        )
+    row = flat_reals(gradient)
+    if gradient.is_complex() is not coordinates.entries.is_complex():
+        row = row.reshape(-1, 2)[:, 0] if gradient.is_complex() else torch.stack([row, torch.zeros_like(row)], 1)
+    if coordinates.tensor.layout is torch.strided:
+        return row.reshape(-1)
+    return row.reshape(-1, width)[coordinates.positions].reshape(-1)
+
+
+def backward_jacobian(
+    subject: Subject, base: Outputs, position: int, coordinates: Sequence[Coordinates], options: Options
+) -> tuple[Tensor, ...]:
+    """The rows of one output: one matrix an input, (real elements of the output, real directions of the input).
+
+    Everything is computed twice, and the two must agree to `nondet_tol`.
+
+    Raises:
+        GradcheckError: they do not, or a gradient has another size than its input.
+    """
+    first, again = (_rows(subject, base.all[position], coordinates) for _ in range(2))
+    number = base.differentiable.index(position)
+    for input, (one, other) in enumerate(zip(first, again, strict=True)):
+        spread = largest_difference(one, other)
+        if spread > options.nondet_tol:
+            raise nondeterministic(subject, "backward", spread, options, output=number, input=input)
+    return first
+
+
+def largest_difference(one: Tensor, other: Tensor) -> float:
+    """The largest difference between two computations of one thing; infinite where one alone is not a number."""
+    same = (one == other) | (one.isnan() & other.isnan())
+    difference = torch.where(same, 0.0, (one - other).abs()).nan_to_num(torch.inf, torch.inf)
+    return float(difference.max()) if difference.numel() else 0.0
+
+
+def nondeterministic(
+    subject: Subject, mode: str, spread: float, options: Options, *, output: int | None, input: int | None
+) -> Exception:
+    """The error for a derivative that is another one when computed again."""
+    title = "Backward is not reentrant, i.e., running backward" if mode == "backward" else "Forward AD is not reentrant"
+    what = "grad_output" if mode == "backward" else "tangents"
+    return failure(
+        f"{title} with same input and {what} multiple times gives different values, although analytical gradient "
+        f"matches numerical gradient. The largest difference is {spread:.4g}. "
+        f"The tolerance for nondeterminism was {options.nondet_tol}." + NONDETERMINISTIC,
+        finding(
+            "nondeterministic",
+            mode,
+            output=output,
+            input=input,
+            details={"largest": spread, "nondet_tol": options.nondet_tol, "order": subject.order},
+        ),
+    )
+
+
+def _rows(subject: Subject, output: Tensor, coordinates: Sequence[Coordinates]) -> tuple[Tensor, ...]:
+    parts = (1, 1j) if output.is_complex() else (1,)
+    zeros = torch.zeros_like(output, memory_format=torch.legacy_contiguous_format)
+    count = output.numel() * len(parts)
+    jacobians = tuple(
+        torch.zeros(count, len(each.positions) * len(each.parts), dtype=torch.float64) for each in coordinates
+    )
+    row = 0
+    for element in range(output.numel()):
+        for part in parts:
+            # a fresh one each time: a backward may keep it or write into it
+            cotangent = zeros.clone()
+            cotangent.view(-1)[element].fill_(part)
+            for jacobian, gradient, each in zip(
+                jacobians, vjp(subject, [output], [cotangent]), coordinates, strict=True
+            ):
+                jacobian[row] = as_row(gradient, each)
+            row += 1
+    return jacobians

@@ -1,0 +1,187 @@
+"""`gradcheck`: backward and forward mode against finite differences, and what a derivative must satisfy besides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gradbot.engine.compat.agreement import Scene, imaginary_first, mismatch, pair_of, settle
+from gradbot.engine.compat.backward import backward_jacobian, largest_difference
+from gradbot.engine.compat.batched import refuse_unbatched_backward, refuse_unbatched_forward
+from gradbot.engine.compat.constant import refuse_variation
+from gradbot.engine.compat.failures import GradcheckError, failure, finding
+from gradbot.engine.compat.forward import forward_jacobian, refuse_random_jvp
+from gradbot.engine.compat.forward import refuse_layouts as refuse_input_layouts
+from gradbot.engine.compat.layouts import Coordinates, coordinates
+from gradbot.engine.compat.linearity import refuse_nonlinear_backward, refuse_nonlinear_jvp
+from gradbot.engine.compat.numerical import Numerical, numerical
+from gradbot.engine.compat.options import Options
+from gradbot.engine.compat.outputs import Outputs, call, refuse_layouts
+from gradbot.engine.compat.subject import Subject
+from gradbot.engine.compat.undefined import refuse_undefined_grads, refuse_undefined_tangents
+from gradbot.engine.compat.zero import refuse_zeros_ignored
+
+SEED = 20240229
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """A subject with its outputs and numerical Jacobians at the inputs."""
+
+    scene: Scene
+    coordinates: tuple[Coordinates, ...]
+    numericals: tuple[Numerical, ...]
+
+
+def check(subject: Subject, options: Options) -> None:
+    """Runs all checks that `options` ask for, in torch's order, up to the first that fails.
+
+    Raises:
+        GradcheckError: a derivative is wrong.
+        ValueError, RuntimeError, AssertionError: the function cannot be checked.
+        Exception: whatever the function raises.
+    """
+    generator = torch.Generator().manual_seed(SEED)
+    base = _base(subject, options)
+    refuse_layouts(base)
+    if options.check_forward_ad and not options.check_backward_ad:
+        refuse_input_layouts(subject)
+    measured = measure(subject, base, options)
+    if options.check_backward_ad:
+        _check_backward(measured)
+    if options.check_forward_ad:
+        refuse_input_layouts(subject)
+        _check_forward(measured, generator)
+        if options.check_undefined_grad:
+            refuse_undefined_tangents(subject, base, measured.coordinates, options, generator)
+    if options.check_batched_forward_grad:
+        refuse_unbatched_forward(subject, base, generator)
+    if options.check_backward_ad and base.differentiable:
+        if options.check_batched_grad:
+            refuse_unbatched_backward(subject, base, generator)
+        refuse_zeros_ignored(subject, base, options)
+        refuse_nonlinear_backward(subject, base, measured.coordinates, options, generator)
+        if options.check_undefined_grad:
+            refuse_undefined_grads(subject, base)
+
+
+def _base(subject: Subject, options: Options) -> Outputs:
+    """The outputs at the inputs, from a function that repeats itself and leaves its inputs alone."""
+    kept = [each.detach().clone() for each in subject.tensors]
+    base = call(subject, subject.arguments)
+    for input, (tensor, before) in enumerate(zip(subject.tensors, kept, strict=True)):
+        if not _same(tensor.detach(), before):
+            raise failure(
+                f"The function changes its inputs: the values of input {input} are others after a call. "
+                "Work on a copy in the function.",
+                finding("input_mutated", "backward", input=input),
+            )
+    again = call(subject, subject.arguments)
+    if again.signature == base.signature:
+        values = base.values
+        spread = largest_difference(values, again.values)
+        size = float(values.abs().nan_to_num(0.0, 0.0, 0.0).max()) if len(values) else 0.0
+        if spread > max(options.nondet_tol, options.eps * max(options.atol, options.rtol * size)):
+            kind = "nondeterministic_forward" if subject.order == 1 else "nondeterministic"
+            raise failure(
+                "The function is not deterministic: called twice with the same inputs it returns values that differ by "
+                f"{spread:.4g}. Seed its random numbers inside.",
+                finding(kind, "determinism", details={"largest": spread, "nondet_tol": options.nondet_tol}),
+            )
+    return base
+
+
+def _same(tensor: Tensor, before: Tensor) -> bool:
+    if tensor.is_mkldnn or tensor.layout is not torch.strided:
+        tensor, before = tensor.to_dense(), before.to_dense()
+    return (
+        bool(((tensor == before) | (tensor.isnan() & before.isnan())).all()) if tensor.shape == before.shape else False
+    )
+
+
+def measure(subject: Subject, base: Outputs, options: Options, *, columns: bool = True) -> Measured:
+    """The coordinates of all checked inputs and, unless `columns` is False, the numerical Jacobians."""
+    own = tuple(coordinates(each, options.masked) for each in subject.tensors)
+    found = tuple(numerical(subject, base, each, options.eps) for each in own) if columns else ()
+    return Measured(scene=Scene(subject=subject, base=base, options=options), coordinates=own, numericals=found)
+
+
+def _check_backward(measured: Measured) -> None:
+    scene = measured.scene
+    if not scene.base.differentiable:
+        refuse_variation(scene, measured.coordinates, measured.numericals, "no_diff_outputs_nonzero", "")
+        return
+    real_parts: list[GradcheckError] = []
+    for output, position in enumerate(scene.base.differentiable):
+        analytical = backward_jacobian(scene.subject, scene.base, position, measured.coordinates, scene.options)
+        for input in range(len(measured.coordinates)):
+            error, first = _settled(
+                measured, output, position, input, analytical[input], "jacobian_mismatch_backward", forward=False
+            )
+            if error is not None and first:
+                raise error
+            if error is not None:
+                real_parts.append(error)
+    if real_parts:
+        raise real_parts[0]
+
+
+def _check_forward(measured: Measured, generator: torch.Generator) -> None:
+    scene = measured.scene
+    refuse_random_jvp(scene.subject, scene.base, measured.coordinates, scene.options, generator)
+    found = forward_jacobian(scene.subject, scene.base, measured.coordinates, scene.options)
+    followed = [
+        position
+        for position in scene.base.floating
+        if position in scene.base.differentiable or position in found.present
+    ]
+    if not followed:
+        refuse_variation(scene, measured.coordinates, measured.numericals, "no_diff_outputs_nonzero", "")
+        return
+    real_parts: list[GradcheckError] = []
+    for output, position in enumerate(followed):
+        rows = scene.base.rows[position]
+        for input in range(len(measured.coordinates)):
+            error, first = _settled(
+                measured,
+                output,
+                position,
+                input,
+                found.jacobians[input][rows],
+                "jacobian_mismatch_forward",
+                forward=True,
+            )
+            if error is not None and first:
+                raise error
+            if error is not None:
+                real_parts.append(error)
+    if real_parts:
+        raise real_parts[0]
+    refuse_nonlinear_jvp(scene.subject, scene.base, measured.coordinates, scene.options, generator)
+
+
+def _settled(
+    measured: Measured, output: int, position: int, input: int, analytical: Tensor, kind: str, *, forward: bool
+) -> tuple[GradcheckError | None, bool]:
+    """The error of one pair, if any, and whether torch would come upon it first: it looks at imaginary parts first."""
+    scene = measured.scene
+    pair, doubtful = pair_of(
+        scene,
+        output,
+        position,
+        input,
+        measured.coordinates[input],
+        analytical,
+        measured.numericals[input],
+        forward=forward,
+    )
+    pair = settle(scene, pair, doubtful, measured.numericals[input], scene.base.rows[position])
+    error = mismatch(scene, pair, kind)
+    if error is None:
+        return None, False
+    any_complex = any(scene.base.all[each].is_complex() for each in scene.base.differentiable) or (
+        forward and any(each.is_complex() for each in scene.subject.tensors)
+    )
+    return error, not any_complex or imaginary_first(pair, scene.options)

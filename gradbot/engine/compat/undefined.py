@@ -1,0 +1,101 @@
+"""Undefined (None) grad_outputs and tangents must be treated as zeros."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gradbot.engine.compat.failures import failure, finding, stage
+from gradbot.engine.compat.forward import jvp, random_tangents
+from gradbot.engine.compat.layouts import Coordinates, flat_reals
+from gradbot.engine.compat.options import Options
+from gradbot.engine.compat.outputs import Outputs, call
+from gradbot.engine.compat.subject import Subject
+
+_NOTES = 'Please look at "Notes about undefined output gradients" in "tools/autograd/derivatives.yaml"'
+
+
+def refuse_undefined_grads(subject: Subject, base: Outputs) -> None:
+    """Runs the backward with no grad_output defined, then with one at a time undefined and the others zero.
+
+    Raises:
+        GradcheckError: the backward raises a RuntimeError, or an input grad is not zero.
+        Exception: anything else that it raises.
+    """
+    count = len(base.differentiable)
+    # None as the one that is undefined: all of them
+    for undefined in [None, *(range(count) if count > 1 else [])]:
+        again = call(subject, subject.arguments)
+        outputs = [
+            _undefined(again.all[position]) if undefined in (None, number) else again.all[position]
+            for number, position in enumerate(again.differentiable)
+        ]
+        _refuse(subject, outputs, undefined)
+
+
+def _refuse(subject: Subject, outputs: Sequence[Tensor], undefined: int | None) -> None:
+    zeros = [torch.zeros_like(each, memory_format=torch.legacy_contiguous_format) for each in outputs]
+    try:
+        with stage("undefined_grad", subject.order):
+            gradients = torch.autograd.grad(list(outputs), list(subject.tensors), zeros, allow_unused=True)
+    except RuntimeError as error:
+        _warn()
+        raise failure(
+            f"Expected backward function to handle undefined output grads. {_NOTES}",
+            finding("undefined_grad", "undefined_grad", output=undefined, details={"message": str(error)[:500]}),
+        ) from error
+    for input, gradient in enumerate(gradients):
+        if gradient is not None and not flat_reals(gradient).eq(0).all():
+            _warn()
+            raise failure(
+                "Expected all input grads to be undefined or zero when all output grads are undefined or zero. "
+                f"{_NOTES}",
+                finding("undefined_grad", "undefined_grad", output=undefined, input=input),
+            )
+
+
+def _undefined(output: Tensor) -> Tensor:
+    functions: Any = torch._C._functions
+    result: Tensor = functions.UndefinedGrad()(output)
+    return result
+
+
+def _warn() -> None:
+    warnings.warn(
+        "Backwards compatibility: New undefined gradient support checking feature is enabled by default, but it may "
+        "break existing callers of this function. If this is true for you, you can call this function with "
+        '"check_undefined_grad=False" to disable the feature',
+        stacklevel=7,
+    )
+
+
+def refuse_undefined_tangents(
+    subject: Subject, base: Outputs, coordinates: Sequence[Coordinates], options: Options, generator: torch.Generator
+) -> None:
+    """Leaves the tangent of one input at a time undefined and compares with a tangent of zeros there.
+
+    Raises:
+        GradcheckError: the outputs' tangents differ.
+        Exception: whatever the jvp raises.
+    """
+    if len({id(each) for each in subject.tensors}) < 2:
+        return  # without any tangent, forward mode does not run
+    tangents = random_tangents(subject, coordinates, generator)
+    for input, position in enumerate(subject.checked):
+        same = [each for each in subject.checked if subject.arguments[each] is subject.arguments[position]]
+        others = {each: tangent for each, tangent in tangents.items() if each not in same}
+        expected = jvp(subject, base, others, options).rows
+        undefined: dict[int, Tensor | None] = {**others, **dict.fromkeys(same)}
+        found = jvp(subject, base, undefined, options, name="undefined_tangent").rows
+        if not torch.allclose(found, expected, equal_nan=True):
+            rows = next(own for own in base.rows.values() if not torch.allclose(found[own], expected[own]))
+            output = list(base.rows.values()).index(rows)
+            raise failure(
+                f"Mismatch in tangent values for output with index: {output} when input: {input} has an undefined "
+                f"tangent value. Got: {found[rows]} but expected: {expected[rows]}",
+                finding("undefined_tangent", "undefined_tangent", output=output, input=input),
+            )
