@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gradbot.config.documentation import help_for, markdown_table
-from gradbot.config.reading import load
+from gradbot.config.reading import load, read_target_table
 from gradbot.config.values import CommentMode, Config, FailOn, JunitFamily, TargetOptions, TargetTable
 
 __all__ = [
@@ -16,4 +16,5 @@ __all__ = [
     "help_for",
     "load",
     "markdown_table",
+    "read_target_table",
 ]

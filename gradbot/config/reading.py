@@ -159,10 +159,11 @@ def _values(cls: type, table: Mapping[str, Any], where: str) -> dict[str, Any]:
 def _target_tables(raw: object, where: str) -> tuple[TargetTable, ...]:
     if not isinstance(raw, dict):
         raise UsageError(f'{where}: targets must hold tables [tool.gradbot.targets."<glob>"], found {_show(raw)}')
-    return tuple(_target_table(pattern, table, f'{where}: targets."{pattern}"') for pattern, table in raw.items())
+    return tuple(read_target_table(pattern, table, f'{where}: targets."{pattern}"') for pattern, table in raw.items())
 
 
-def _target_table(pattern: str, raw: object, where: str) -> TargetTable:
+def read_target_table(pattern: str, raw: object, where: str) -> TargetTable:
+    """The settings of one target, held to their types. Raises `UsageError`, which begins with `where`."""
     if not isinstance(raw, dict):
         raise UsageError(f"{where} must be a table, found {_show(raw)}")
     values = _values(TargetTable, raw, where)

@@ -92,7 +92,7 @@ class TargetTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetOptions:
-    """What holds for one target: how it is checked, on which devices, in which dtypes, for how long."""
+    """What holds for one target: how it is checked, on which devices, in which dtypes (empty: as its inputs are)."""
 
     settings: CheckSettings
     devices: tuple[str, ...]
@@ -120,7 +120,7 @@ class Config:
     cases: tuple[str, ...] = _option((), "Files or globs that declare cases, beside those in the packages.")
     recorded: str = _option("gradbot_cases", "Folder of recorded inputs.")
     devices: tuple[str, ...] = _option(("cpu",), "Devices to check on.", "device")
-    dtypes: tuple[str, ...] = _option(("float64",), "Dtypes to check in.", "dtype")
+    dtypes: tuple[str, ...] = _option((), "Dtypes to check in; if empty, those of the inputs, else float64.", "dtype")
     mode: Mode = _option(Mode.AUTO, "How Jacobians are compared: auto, fast or exact.")
     seed: int = _option(0, "Seed that every case's own seed is made from.")
     eps: float | None = _option(None, "Step of the numerical derivative; chosen by dtype if not set.", "positive")
@@ -159,11 +159,14 @@ class Config:
         ignored = max((_reach(each, identity) for each in self.ignore), default=0)
         return selected > ignored
 
-    def settings_for(self, target_id: str) -> TargetOptions:
-        """What holds for one target: per-target tables over general options, flags and environment over both."""
+    def settings_for(self, target_id: str, nearer: Iterable[TargetTable] = ()) -> TargetOptions:
+        """What holds for one target: per-target tables over general options, flags and environment over both.
+
+        `nearer` are tables of what is declared beside the code; they win over those of the file, the last one most.
+        """
         general = {each.name for each in dataclasses.fields(Config)}
         values: dict[str, Any] = {name: getattr(self, name) for name in _PER_TARGET if name in general}
-        for table in sorted_by_specificity(self.targets, target_id):
+        for table in (*sorted_by_specificity(self.targets, target_id), *nearer):
             given = {name: value for name in _PER_TARGET if (value := getattr(table, name)) is not None}
             values.update({name: value for name, value in given.items() if name not in self.flags})
         devices, dtypes, timeout = values.pop("devices"), values.pop("dtypes"), values.pop("timeout")

@@ -30,7 +30,8 @@ def _subclasses(cls: type) -> Iterator[type]:
     waiting: list[type] = [cls]
     seen = {cls}
     while waiting:
-        for each in type.__subclasses__(waiting.pop()):
+        subclasses: list[type] = type.__subclasses__(waiting.pop())
+        for each in subclasses:
             if each not in seen:
                 seen.add(each)
                 waiting.append(each)

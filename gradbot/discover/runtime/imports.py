@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
 import sys
@@ -41,29 +42,34 @@ def import_file(path: Path, name: str, root: Path) -> ModuleType:
 
     A module that is loaded already is not run again: Functions and ops must not be made twice.
     """
-    for loaded in list(sys.modules.values()):
-        if _is_file(loaded, path):
+    by_path = f"{name}@{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
+    for loaded in (sys.modules.get(name), sys.modules.get(by_path), *list(sys.modules.values())):
+        if loaded is not None and _is_file(loaded, path):
             return loaded
     put_on_path(root)
-    put_on_path(path.parent)
+    return import_by_name(name, root) if _leads_to(name, path) else _import_from(path, by_path)
+
+
+def _leads_to(name: str, path: Path) -> bool:
     try:
         found = importlib.util.find_spec(name)
     except (ImportError, ValueError, AttributeError):
-        found = None
+        return False
     except BaseException as error:  # the package's own code runs when a spec in it is looked for
         raise ImportFailedError(one_line(error)) from error
-    if found is not None and found.origin and Path(found.origin).resolve() == path:
-        return import_by_name(name, root)
+    return found is not None and bool(found.origin) and Path(str(found.origin)).resolve() == path
+
+
+def _import_from(path: Path, name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
+    if spec is None or spec.loader is None:
+        raise ImportFailedError(f"{path.name} is not a Python file")
     module = importlib.util.module_from_spec(spec)
-    sys.modules.setdefault(name, module)
+    sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
     except BaseException as error:
-        if sys.modules.get(name) is module:
-            del sys.modules[name]
+        del sys.modules[name]
         raise ImportFailedError(one_line(error)) from error
     return module
 
@@ -75,9 +81,9 @@ def put_on_path(folder: Path) -> None:
         sys.path.insert(0, text)
 
 
-def _is_file(module: ModuleType | None, path: Path) -> bool:
+def _is_file(module: ModuleType, path: Path) -> bool:
     file = getattr(module, "__file__", None)
-    return isinstance(file, str) and Path(file).resolve() == path
+    return isinstance(file, str) and file.endswith(path.name) and Path(file).resolve() == path
 
 
 def one_line(error: BaseException) -> str:

@@ -14,6 +14,8 @@ from gradbot.discover.static.syntax import ClassDefinition, FunctionDefinition, 
 
 DECORATORS = frozenset({"gradbot.cases", "gradbot.inputs.declared.cases"})
 
+_MAKERS = frozenset({"gradbot.from_opinfo", "gradbot.inputs.opinfo.from_opinfo"})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
@@ -31,11 +33,11 @@ def may_declare(path: Path) -> bool:
         text = path.read_bytes()
     except OSError:
         return False
-    return b"gradbot" in text and b"cases" in text
+    return b"gradbot" in text and (b"cases" in text or b"from_opinfo" in text)
 
 
-def find_case_files(root: Path, patterns: Iterable[str], search: bool) -> Iterator[Path]:
-    """Files that may declare cases: those that `patterns` name, and, if `search`, all Python files below `root`."""
+def named_files(root: Path, patterns: Iterable[str]) -> Iterator[Path]:
+    """The Python files that `patterns` name: files, folders (those in it that may declare cases) and globs."""
     for pattern in patterns:
         path = root / pattern
         if path.is_file():
@@ -46,8 +48,11 @@ def find_case_files(root: Path, patterns: Iterable[str], search: bool) -> Iterat
             yield from (
                 each.resolve() for each in sorted(root.glob(pattern)) if each.is_file() and each.suffix == ".py"
             )
-    if search:
-        yield from (each.resolve() for each in files_below(root) if each.suffix == ".py" and may_declare(each))
+
+
+def searched_files(root: Path) -> Iterator[Path]:
+    """The Python files below `root` that may declare cases."""
+    yield from (each.resolve() for each in files_below(root) if each.suffix == ".py" and may_declare(each))
 
 
 def declarations(module: ParsedModule, resolver: Resolver) -> Iterator[Declaration]:
@@ -67,6 +72,9 @@ def declarations(module: ParsedModule, resolver: Resolver) -> Iterator[Declarati
                     line=function.node.lineno,
                     name=function.qualname,
                 )
+    for call, scope in module.calls:
+        if ast.unparse(call.func).endswith("from_opinfo") and resolver.dotted_names(call.func, scope) & _MAKERS:
+            yield Declaration(target="", path=module.path, line=call.lineno, name="from_opinfo")
 
 
 def _target_id(node: ast.expr, function: FunctionDefinition, resolver: Resolver) -> str:

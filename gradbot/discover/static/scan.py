@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gradbot.discover.static.classes import function_targets
 from gradbot.discover.static.cpp import cpp_registrations
-from gradbot.discover.static.declarations import declarations, find_case_files, may_declare
+from gradbot.discover.static.declarations import declarations, may_declare, named_files, searched_files
 from gradbot.discover.static.locate import ModuleSource, locator
 from gradbot.discover.static.names import Resolver
 from gradbot.discover.static.ops import Registration, op_targets, registrations
@@ -131,9 +131,10 @@ def _declared(
     """Places of declarations by target, and the files that hold any."""
     in_packages = [each.path for each in places.files if may_declare(each.path)]
     modules = {each.path: each.module for each in places.files}
+    named = list(dict.fromkeys(named_files(root, patterns)))
     declared: dict[str, tuple[str, ...]] = {}
-    files: dict[str, None] = {}
-    for path in dict.fromkeys([*in_packages, *find_case_files(root, patterns, search)]):
+    files: dict[str, None] = dict.fromkeys(shown.path(each) for each in named)
+    for path in dict.fromkeys([*named, *in_packages, *(searched_files(root) if search else ())]):
         name = modules.get(path) or _module_name(path, root)
         try:
             module = resolver.module(name) if path in modules else parse(path, name, is_package=False)
