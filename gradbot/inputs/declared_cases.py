@@ -48,12 +48,15 @@ def collect(request: Request) -> Collected:
             declarations = _declarations(file, request.root)
         except ImportFailedError as error:
             problems.append(ImportProblem(module=file, path=file, reason=str(error)))
+            cases += [_lost(target, file, "", request) for target in _declared_in(file, request)]
             continue
         for declaration in declarations:
             try:
                 subject = subject_of(declaration.target, request.root)
             except InputsError as error:
                 problems.append(ImportProblem(module=f"{file}:{declaration.name}", path=file, reason=str(error)))
+                if isinstance(declaration.target, str):
+                    cases.append(_lost(declaration.target, file, declaration.name, request))
                 continue
             if not request.config.selects_target(subject.id):
                 continue
@@ -64,6 +67,11 @@ def collect(request: Request) -> Collected:
                 taken.add(case.id)
                 cases.append(case)
     return Collected(cases=tuple(cases), targets=tuple(targets.values()), problems=tuple(problems))
+
+
+def import_code(case: Case, root: Path) -> None:
+    """Import the file that declares a case. Raises `ImportFailedError`."""
+    _declarations(_parts(case.reference)[0], root)
 
 
 def load(case: Case, root: Path) -> LoadedCase:
@@ -96,6 +104,29 @@ def load(case: Case, root: Path) -> LoadedCase:
         op=subject.op,
         references=_references(case.settings, declaration, _sample_options(sample, declaration), root),
     )
+
+
+def _declared_in(file: str, request: Request) -> list[str]:
+    """The targets that the sources of a file name, as far as these are selected."""
+    named = (
+        target for target, places in request.declared.items() if any(each.rpartition(":")[0] == file for each in places)
+    )
+    return [target for target in named if request.config.selects_target(target)]
+
+
+def _lost(target: str, file: str, name: str, request: Request) -> Case:
+    """One case that stands for declarations that could not be read: running it says why."""
+    options = request.config.settings_for(target)
+    case = Case(
+        id="",
+        target=target,
+        name=name.partition("~")[0] or Path(file).stem,
+        source=InputSource.DECLARED,
+        reference=f"declared:{file}:{name}#0",
+        seed=request.config.seed,
+        settings=options.settings,
+    )
+    return _stand_in(case, options.devices, options.dtypes[0] if options.dtypes else "")
 
 
 def _declarations(file: str, root: Path) -> list[Declaration]:
@@ -197,7 +228,7 @@ def _name(sample: Sample, declaration: Declaration, index: int) -> str:
     if index < len(declaration.ids):
         return declaration.ids[index]
     shapes = shapes_text([sample.args, sample.kwargs])
-    base = declaration.name.rpartition(".")[2].strip("_") or "sample"
+    base = declaration.name.partition("~")[0].rpartition(".")[2].strip("_") or "sample"
     return f"{base}-{shapes}" if shapes else base
 
 

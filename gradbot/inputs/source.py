@@ -26,6 +26,7 @@ def _silent(stage: str, what: str = "") -> None:
 class Request:
     """What cases are wanted of: targets by id, as discovered; files that may declare cases, relative to `root` or not.
 
+    `declared` as in `Discovery`: what to list as failing where such a file cannot be imported.
     `on_stage` is told "inputs" and the reference of each generator before it runs; those in `skip` (they crashed or
     hung before) are not run: one case stands for all that they would give.
     """
@@ -34,6 +35,7 @@ class Request:
     config: Config
     targets: Mapping[str, Target] = field(default_factory=dict)
     case_files: tuple[str, ...] = ()
+    declared: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     on_stage: Callable[[str, str], None] = _silent
     skip: Collection[str] = ()
 
