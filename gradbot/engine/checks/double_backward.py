@@ -10,6 +10,7 @@ import torch
 
 from gradbot.engine.checks.context import Context, raised, unsupported
 from gradbot.engine.checks.second_order import first_derivative
+from gradbot.engine.double_backward_cause import explained
 from gradbot.engine.verdict import compare_and_judge
 from gradbot.model import CheckName, CheckResult
 
@@ -30,7 +31,7 @@ def run(context: Context) -> CheckResult:
         torch.autograd.grad([each.sum() for each in live], linear.inputs, allow_unused=True)
     except Exception as error:  # noqa: BLE001 - whatever user code raises is part of the verdict
         return raised(context, NAME, error, "backward")
-    return compare_and_judge(
+    result = compare_and_judge(
         context,
         first.problem,
         direction="reverse",
@@ -38,3 +39,4 @@ def run(context: Context) -> CheckResult:
         kind="jacobian_mismatch_double_backward",
         methods=("backward", "vjp"),
     )
+    return explained(result, context.problem, context.seed)
