@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from gradbot.model import Case
 
-__all__ = ["SOURCES", "Collected", "InputsError", "LoadedCase", "Request", "collect", "load_case"]
+__all__ = ["SOURCES", "Collected", "InputsError", "LoadedCase", "Request", "collect", "import_case", "load_case"]
 
 SOURCES = {
     "declared": "gradbot.inputs.declared_cases",
@@ -22,12 +22,19 @@ SOURCES = {
 """What stands before the first colon of a case's reference -> the module with its `collect` and `load`."""
 
 
-def collect(request: Request, sources: tuple[str, ...] = ("declared",)) -> Collected:
+def collect(request: Request, sources: tuple[str, ...] = ("declared", "recorded")) -> Collected:
     """The cases of a request from these sources, in that order; ids are unique."""
     found = Collected()
     for source in sources:
         found = found.joined(import_module(SOURCES[source]).collect(request))
     return found
+
+
+def import_case(case: Case, root: Path) -> None:
+    """Import the code that `load_case` needs, so that this counts as an import. Raises `ImportFailedError`."""
+    module = import_module(SOURCES[case.reference.partition(":")[0]])
+    if hasattr(module, "import_code"):
+        module.import_code(case, root)
 
 
 def load_case(case: Case, root: Path) -> LoadedCase:
