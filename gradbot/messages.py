@@ -40,10 +40,9 @@ PATTERNS: Mapping[str, str] = {
     "dtype_round_trip": "values passed through {dtype} on the way",
     "only_where": "wrong only where {condition}",
     "none_gradient": "None is returned for an input that the output depends on",
-    "second_saved_detached": "the second derivative takes {name}, which forward saved without a history, for a constant",
+    "second_saved_detached": "the second derivative takes {name}, saved by forward without a history, for a constant",
     "second_ctx_attribute": "the second derivative takes {name}, an attribute of ctx, for a constant",
     "second_no_grad": "the backward computes out of autograd's sight: {name}",
-    "second_once_differentiable": "the backward is once_differentiable: its second derivative is not there",
     "compound": "one pattern does not explain the whole error",
 }
 

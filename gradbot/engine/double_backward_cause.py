@@ -18,9 +18,10 @@ import torch
 from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 
+from gradbot.engine.checks.context import unsupported
 from gradbot.engine.directional import Point, problem_at
 from gradbot.engine.problem import Linearization, Problem
-from gradbot.model import CheckResult, Diagnosis, Location, Outcome
+from gradbot.model import CheckName, CheckResult, Diagnosis, Location, Outcome
 
 MOVE = 2.0**-6
 
@@ -62,8 +63,7 @@ def causes(problem: Problem, seed: int = 0) -> tuple[Cause, ...]:
         for node, twin in zip(_custom_nodes(here), _custom_nodes(there), strict=False):
             function = type(node)._forward_cls  # type: ignore[attr-defined]
             if is_once_differentiable(function):
-                found.append(_cause("once_differentiable", "backward", function, "backward"))
-                continue
+                return (_cause("once_differentiable", "backward", function, "backward"),)
             found += _saved(node, twin, function)
             found += _attributes(node, twin, function)
             found += _in_source(function)
@@ -71,7 +71,10 @@ def causes(problem: Problem, seed: int = 0) -> tuple[Cause, ...]:
 
 
 def explained(result: CheckResult, problem: Problem, seed: int = 0) -> CheckResult:
-    """A failed double backward with the surest cause as the diagnosis, and the place, of each of its findings."""
+    """A failed double backward with the surest cause as the diagnosis, and the place, of each of its findings.
+
+    What is marked once_differentiable says that it has no second derivative, and is unsupported rather than wrong.
+    """
     if result.outcome is not Outcome.FAILED:
         return result
     try:
@@ -81,13 +84,11 @@ def explained(result: CheckResult, problem: Problem, seed: int = 0) -> CheckResu
     if not found:
         return result
     first = found[0]
+    if first.kind == "once_differentiable":
+        return unsupported(CheckName.DOUBLE_BACKWARD, "once_differentiable", function=first.function)
+    others = ", ".join(each.name for each in found[1:])
     diagnosis = Diagnosis(
-        pattern=f"second_{first.kind}",
-        parameters={
-            "name": first.name,
-            "function": first.function,
-            "others": ", ".join(each.name for each in found[1:]),
-        },
+        pattern=f"second_{first.kind}", parameters={"name": first.name, "function": first.function, "others": others}
     )
     return replace(
         result,
