@@ -134,7 +134,12 @@ class Pool:
             self._zygote.close()
         sweep(self._options.token)
 
-    def add_lanes(self, lanes: tuple[Lane, ...]) -> None:
+    @property
+    def lanes(self) -> tuple[Lane, ...]:
+        """Which lanes there are."""
+        return self._options.lanes
+
+    def set_lanes(self, lanes: tuple[Lane, ...]) -> None:
         """Set which lanes there are from now on; workers of lanes that are gone end."""
         self._options = replace(self._options, lanes=lanes)
         for worker in list(self._workers):
@@ -317,7 +322,7 @@ class Pool:
             output_tail=worker.process.tail.text(),
         )
         worker.task, worker.deadline = None, float("inf")
-        if event.get("altered") and task.module:
+        if event.get("altered"):
             worker.altered_by = task.module
         if event.get("exit_handlers"):
             worker.suspects.append(task)

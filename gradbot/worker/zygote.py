@@ -50,7 +50,8 @@ def _fork_workers(channel: socket.socket, run: Callable[..., None], arguments: t
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     while True:
-        readable: list[Any] = select.select([channel, woken], [], [])[0]
+        watched: list[Any] = [channel, woken]
+        readable = select.select(watched, [], [])[0]
         if woken in readable:
             os.read(woken, 4096)
             _tell_exits(channel)

@@ -1,0 +1,184 @@
+"""The worker: the process that imports torch and user code, lists cases and checks them, one after the other."""
+
+from __future__ import annotations
+
+import faulthandler
+import sys
+import traceback
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from gradbot import codec
+from gradbot.config import Config
+from gradbot.model import Case, CaseResult, Crash, Discovery, Outcome, SourceModule
+from gradbot.worker.limits import die_with_parent, limit_memory, no_core_files
+from gradbot.worker.serve import Body, Stage, serve
+from gradbot.worker.wire import Wire
+
+_OUT_OF_MEMORY = ("can't allocate memory", "MemoryError", "out of memory", "Cannot allocate memory")
+_PROCESS_GROUP = ("process group has not been initialized", "init_process_group", "ProcessGroup")
+
+
+def preload() -> None:
+    """Import what every worker needs, and nothing of the user's. Raises ImportError."""
+    import torch  # noqa: F401
+
+    import gradbot.discover.runtime
+    import gradbot.engine.api
+    import gradbot.inputs  # noqa: F401
+
+
+def main(commands: str, events: str, token: str, memory_limit: str, threads: str) -> None:
+    """Serve a supervisor over two inherited descriptors. `memory_limit` is in bytes, 0 for none."""
+    die_with_parent()
+    no_core_files()
+    faulthandler.enable(2)
+    wire = Wire(int(commands), int(events), token)
+    try:
+        preload()
+    except Exception as error:  # noqa: BLE001  most often a missing torch; whatever it is, the supervisor is told
+        wire.send("unusable", message=f"{sys.executable} cannot run workers: {type(error).__name__}: {error}")
+        return
+    import torch
+
+    from gradbot.worker.environment import describe, devices
+
+    torch.set_num_threads(int(threads))
+    counts, reasons = devices()
+    wire.send("ready", environment=codec.encode(describe()), devices=counts, reasons=reasons)
+    if not any(counts[kind] for kind in counts if kind != "cpu"):  # drivers map far more than they use
+        limit_memory(int(memory_limit))
+    worker = _Worker(int(memory_limit))
+    serve(wire, worker.handle)
+
+
+class _Worker:
+    """What a worker does with a command."""
+
+    def __init__(self, memory_limit: int) -> None:
+        self._memory_limit = memory_limit
+
+    def handle(self, command: Mapping[str, Any], stage: Stage) -> Body:
+        """The answer to a command. Whatever goes wrong in gradbot itself is an answer too."""
+        try:
+            if command["do"] == "collect":
+                return _collect(command, stage)
+            return self._case(command, stage)
+        except BaseException as error:  # noqa: BLE001  user code may raise anything, also KeyboardInterrupt
+            return {"broken": _described(error), "retire": True}
+
+    def _case(self, command: Mapping[str, Any], stage: Stage) -> Body:
+        from gradbot import inputs
+        from gradbot.discover.runtime import import_source
+        from gradbot.engine.isolation import preserved
+
+        case, root = codec.decode(command["case"], Case), Path(command["root"])
+        told = _Told(stage)
+        try:
+            with preserved():
+                told("import", case.target)
+                for module in command["modules"]:
+                    import_source(codec.decode(module, SourceModule))
+                inputs.import_case(case, root)
+                told("inputs", case.reference)
+                loaded = inputs.load_case(case, root)
+                result = _check(replace(case, settings=loaded.settings), loaded, told)
+        except BaseException as error:  # noqa: BLE001
+            result = _errored(case, error, told.last)
+        result = self._explained(result)
+        return {"result": codec.encode(result), "retire": result.crash is not None and result.crash.cause == "memory"}
+
+    def _explained(self, result: CaseResult) -> CaseResult:
+        """Errors that say something else than what is wrong with the target: a limit was reached, a group is missing."""
+        from gradbot.run.machine import bytes_text
+
+        if result.outcome is not Outcome.ERRORED:
+            return result
+        message = str(result.details.get("message", ""))
+        if any(each in message for each in _PROCESS_GROUP):
+            return replace(result, outcome=Outcome.SKIPPED, reason="process_group", checks=())
+        if self._memory_limit and any(each in message for each in _OUT_OF_MEMORY):
+            limit = bytes_text(self._memory_limit)
+            stage = str(result.details.get("stage", ""))
+            return replace(result, crash=Crash(cause="memory", limit=limit, stage=stage, message=message))
+        return result
+
+
+class _Told:
+    """Passes stages on and remembers the last one."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+        self.last = ""
+
+    def __call__(self, stage: str, what: str = "") -> None:
+        self.last = stage
+        self._stage(stage, what)
+
+
+def _collect(command: Mapping[str, Any], stage: Stage) -> Body:
+    from gradbot import inputs
+    from gradbot.discover import runtime
+
+    root = Path(command["root"])
+    config = codec.decode(command["config"], Config)
+    static = codec.decode(command["discovery"], Discovery)
+    found = runtime.discover(static, root, on_import=lambda module: stage("import", module.name))
+    stage("inputs")
+    request = inputs.Request(
+        root=root,
+        config=config,
+        targets={target.id: target for target in found.targets},
+        case_files=found.case_files,
+        on_stage=stage,
+        skip=frozenset(command["skip"]),
+    )
+    collected = inputs.collect(request)
+    known = {target.id for target in found.targets}
+    found = replace(
+        found,
+        targets=(*found.targets, *(target for target in collected.targets if target.id not in known)),
+        problems=(*found.problems, *collected.problems),
+    )
+    return {"discovery": codec.encode(found), "cases": [codec.encode(case) for case in collected.cases]}
+
+
+def _check(case: Case, loaded: Any, told: _Told) -> CaseResult:
+    from gradbot.engine import api
+
+    return api.check_case(
+        case,
+        loaded.func,
+        loaded.args,
+        loaded.kwargs,
+        function_class=loaded.function_class,
+        op=loaded.op,
+        references=loaded.references,
+        on_stage=told,
+    )
+
+
+def _errored(case: Case, error: BaseException, stage: str) -> CaseResult:
+    """User code raised where the engine does not look: at import, while inputs are made, or what no one catches."""
+    message = _described(error)
+    crash = Crash(
+        cause="exception",
+        exit_code=error.code if isinstance(error, SystemExit) and isinstance(error.code, int) else None,
+        stage=stage,
+        message=message,
+    )
+    details = {"stage": stage, "message": message}
+    return CaseResult(case=case, outcome=Outcome.ERRORED, reason="user_error", details=details, crash=crash)
+
+
+def _described(error: BaseException) -> str:
+    """An exception in one line, even one whose str() raises."""
+    try:
+        text = " ".join(str(error).split())
+    except BaseException:  # noqa: BLE001
+        text = "(its message cannot be shown: str() raised)"
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" (at {Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    return f"{type(error).__name__}: {text}"[:1000] + place
