@@ -18,10 +18,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import BackwardCFunction
 
-from gradbot.engine.checks.context import unsupported
 from gradbot.engine.directional import Point, problem_at
 from gradbot.engine.problem import Linearization, Problem
-from gradbot.model import CheckName, CheckResult, Diagnosis, Location, Outcome
+from gradbot.model import Capability, CheckResult, Diagnosis, Location, Outcome
 
 MOVE = 2.0**-6
 
@@ -85,7 +84,14 @@ def explained(result: CheckResult, problem: Problem, seed: int = 0) -> CheckResu
         return result
     first = found[0]
     if first.kind == "once_differentiable":
-        return unsupported(CheckName.DOUBLE_BACKWARD, "once_differentiable", function=first.function)
+        return replace(
+            result,
+            outcome=Outcome.UNSUPPORTED,
+            capability=Capability.UNSUPPORTED,
+            findings=(),
+            reason="once_differentiable",
+            details={"function": first.function},
+        )
     others = ", ".join(each.name for each in found[1:])
     diagnosis = Diagnosis(
         pattern=f"second_{first.kind}", parameters={"name": first.name, "function": first.function, "others": others}
