@@ -7,12 +7,25 @@ from dataclasses import replace
 import numpy as np
 
 from gradbot.engine.comparison import Comparison, Verdict
+from gradbot.engine.jacobian.chunked import compare_chunked, evaluations
 from gradbot.engine.jacobian.dense import compare_dense
+from gradbot.engine.jacobian.descend import compare_by_descent
 from gradbot.engine.jacobian.form import Limits
+from gradbot.engine.jacobian.linearity import is_linear
 from gradbot.engine.jacobian.point import Array, Point, look
-from gradbot.engine.jacobian.tolerances import tolerances_of
+from gradbot.engine.jacobian.probe import Probed, probe
+from gradbot.engine.jacobian.structured import compare_structured
+from gradbot.engine.jacobian.tolerances import Tolerances, tolerances_of
 from gradbot.engine.problem import Problem
-from gradbot.model import CheckSettings
+from gradbot.model import CheckSettings, Mode
+
+_DOUBLE = 2.0**-53
+_TINY, _SMALL, _MEDIUM, _LARGE = 16, 1 << 10, 1 << 14, 1 << 20
+"""Numbers of Jacobian entries: up to the first `fast` forms them all, up to the second `auto`, up to the third
+`exact` without looking for structure; up to the last anything may be formed in full at all."""
+_SHORT_LOOP, _LONG_LOOP, _EXHAUSTIVE = 24, 1 << 14, 1 << 19
+"""Numbers of evaluations: cheaper than a probe; worth it to settle what a probe leaves open; worth it when asked."""
+_MANY_PROBES = 16
 
 
 def compare_jacobians(
@@ -34,9 +47,86 @@ def compare_jacobians(
 
 def _compare(point: Point, direction: str, settings: CheckSettings, seed: int) -> Comparison:
     tolerances = tolerances_of(settings, point.unit_roundoff)
-    comparison = compare_dense(point, direction, tolerances, np.random.default_rng(seed), Limits())
-    assert comparison is not None
-    return comparison
+    generator = np.random.default_rng(seed)
+    # the probe's bars are those of float64; lower precision is compared entry by entry
+    if settings.mode is Mode.EXACT or point.unit_roundoff > _DOUBLE:
+        return _exact(point, direction, tolerances, generator, settings.memory_bytes)
+    if point.entries <= (_SMALL if settings.mode is Mode.AUTO else _TINY):
+        dense = compare_dense(point, direction, tolerances, generator, Limits(loop=_SHORT_LOOP))
+        if dense is not None:
+            return dense
+    probed = probe(point, direction, tolerances, generator)
+    if probed.complete:
+        return Comparison(verdict=Verdict.AGREE, method="probe", resolution=probed.resolution, coverage=1.0)
+    return _unsettled(point, direction, tolerances, generator, settings.memory_bytes, probed)
+
+
+def _unsettled(
+    point: Point,
+    direction: str,
+    tolerances: Tolerances,
+    generator: np.random.Generator,
+    budget: int,
+    probed: Probed,
+) -> Comparison:
+    """Entry by entry, by the first method that can afford it, as a probe has seen an error or not enough."""
+    if _fits(point, budget):
+        dense = compare_dense(point, direction, tolerances, generator, Limits(loop=_LONG_LOOP))
+        if dense is not None:
+            return dense
+    nearest = None
+    if not probed.agrees:
+        nearest = compare_by_descent(point, direction, tolerances, generator)
+        if nearest.verdict is Verdict.DIFFER:
+            return nearest
+    settled = compare_structured(point, direction, tolerances, generator, budget)
+    if settled is None and evaluations(point, direction, budget) <= _LONG_LOOP:
+        settled = compare_chunked(point, direction, tolerances, budget)
+    settled = settled or nearest
+    if settled is not None:
+        return _linear_too(settled, point, direction, tolerances, generator)
+    return Comparison(
+        verdict=Verdict.UNSURE,
+        method="probe",
+        resolution=probed.resolution,
+        coverage=float(probed.covered.mean()),
+        reason="precision",
+    )
+
+
+def _linear_too(
+    comparison: Comparison, point: Point, direction: str, tolerances: Tolerances, generator: np.random.Generator
+) -> Comparison:
+    """Agreement along unit vectors, if it holds for others as well; where not, every pair may be wrong."""
+    if comparison.verdict is Verdict.DIFFER or is_linear(point, direction, generator, tolerances):
+        return comparison
+    pairs = tuple((output, each) for output in range(len(point.output_sizes)) for each in range(len(point.input_sizes)))
+    return replace(comparison, verdict=Verdict.DIFFER, reason="", wrong_pairs=pairs, linear=False)
+
+
+def _exact(
+    point: Point, direction: str, tolerances: Tolerances, generator: np.random.Generator, budget: int
+) -> Comparison:
+    """Every entry: in full, structured or in chunks; only where that would take too long, many probes."""
+    if point.entries <= _MEDIUM and _fits(point, budget):
+        dense = compare_dense(point, direction, tolerances, generator, Limits())
+        if dense is not None:
+            return dense
+    settled = compare_structured(point, direction, tolerances, generator, budget)
+    if settled is None and evaluations(point, direction, budget) <= _EXHAUSTIVE:
+        settled = compare_chunked(point, direction, tolerances, budget)
+    if settled is not None:
+        return _linear_too(settled, point, direction, tolerances, generator)
+    for _ in range(_MANY_PROBES):
+        probed = probe(point, direction, tolerances, generator)
+        if not probed.complete:
+            return _unsettled(point, direction, tolerances, generator, budget, probed)
+    return Comparison(verdict=Verdict.AGREE, method="many probes", resolution=probed.resolution, coverage=1.0)
+
+
+def _fits(point: Point, budget: int) -> bool:
+    """Whether full Jacobians can be formed and shown within the budget."""
+    return point.entries <= _LARGE and point.entries * 8 * 12 <= budget
 
 
 def _measured_otherwise(point: Point) -> Problem | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -158,8 +157,8 @@ def _wrong_pairs(
         return ()
     return tuple(
         (output, each)
-        for output, rows in enumerate(_slices(point.output_offsets))
-        for each, columns in enumerate(_slices(point.input_offsets))
+        for output, rows in enumerate(point.row_slices)
+        for each, columns in enumerate(point.column_slices)
         if wrong[rows, columns].any()
     )
 
@@ -188,18 +187,14 @@ def _resolution(matrices: Matrices) -> float | None:
     return float(np.median(matrices.error_bar[usable] / np.abs(matrices.numerical[usable])))
 
 
-def _slices(offsets: tuple[int, ...]) -> list[slice]:
-    return [slice(start, end) for start, end in itertools.pairwise(offsets)]
-
-
 def _blocks(point: Point, matrices: Matrices) -> tuple[Block, ...]:
     whole = [
         torch.from_numpy(np.ascontiguousarray(each))
         for each in (matrices.analytical, matrices.numerical, matrices.error_bar, matrices.tolerance)
     ]
     blocks = []
-    for output, rows in enumerate(_slices(point.output_offsets)):
-        for each, columns in enumerate(_slices(point.input_offsets)):
+    for output, rows in enumerate(point.row_slices):
+        for each, columns in enumerate(point.column_slices):
             analytical, numerical, error_bar, tolerance = (matrix[rows, columns] for matrix in whole)
             blocks.append(
                 Block(

@@ -6,6 +6,7 @@ is all inputs' elements one after the other, a value all outputs'.
 
 from __future__ import annotations
 
+import bisect
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -59,6 +60,20 @@ class Point:
     def output_offsets(self) -> tuple[int, ...]:
         """The first row of each output, and the number of rows."""
         return tuple(itertools.accumulate(self.output_sizes, initial=0))
+
+    @property
+    def row_slices(self) -> list[slice]:
+        """The rows of each output."""
+        return [slice(start, end) for start, end in itertools.pairwise(self.output_offsets)]
+
+    @property
+    def column_slices(self) -> list[slice]:
+        """The columns of each input."""
+        return [slice(start, end) for start, end in itertools.pairwise(self.input_offsets)]
+
+    def pair(self, row: int, column: int) -> tuple[int, int]:
+        """The output and the input that an entry belongs to."""
+        return bisect.bisect_right(self.output_offsets, row) - 1, bisect.bisect_right(self.input_offsets, column) - 1
 
     def values_at(self, position: Array) -> Array:
         """f at another position, which must not be used afterwards. Raises `OutputsChangedError`."""

@@ -52,15 +52,19 @@ def refine(point: Point, columns: Sequence[int], analytical: Array, tolerances: 
 
 
 def refine_column(
-    point: Point, column: int, analytical: Array, tolerances: Tolerances
+    point: Point, column: int, analytical: Array, tolerances: Tolerances, rows: Sequence[int] | None = None
 ) -> tuple[Array, Array, NDArray[np.bool_]]:
-    """One column: the estimate, its error bar, and where two steps confirm that `analytical` is wrong."""
-    best = np.full_like(point.value, np.nan)
-    best_bar = np.full_like(point.value, np.inf)
-    votes = np.zeros_like(point.value)
+    """One column: the estimate, its error bar, and where two steps confirm that `analytical` is wrong.
+
+    With `rows`, only these rows of it; `analytical` then has an element for each of them.
+    """
+    kept = slice(None) if rows is None else list(rows)
+    best = np.full_like(analytical, np.nan)
+    best_bar = np.full_like(analytical, np.inf)
+    votes = np.zeros_like(analytical)
     with np.errstate(all="ignore"):
         for step in steps(point, column, tolerances.eps):
-            estimate, bar = estimate_with_bar(point, column, step)
+            estimate, bar = (each[kept] for each in estimate_with_bar(point, column, step))
             outside = ~(np.abs(analytical - estimate) <= tolerances.allowed(estimate) + bar)
             votes += outside & np.isfinite(estimate)
             better = bar < best_bar
