@@ -42,6 +42,8 @@ def collect(request: Request) -> Collected:
     targets: dict[str, Target] = {}
     problems: list[ImportProblem] = []
     taken: set[str] = set()
+    for file in _left_out(request):
+        cases += [_lost(target, file, "", request) for target in _declared_in(file, request)]
     for file in request.case_files:
         request.on_stage("import", file)
         try:
@@ -104,6 +106,12 @@ def load(case: Case, root: Path) -> LoadedCase:
         op=subject.op,
         references=_references(case.settings, declaration, _sample_options(sample, declaration), root),
     )
+
+
+def _left_out(request: Request) -> list[str]:
+    """Files that declare cases but are not to be imported: importing them has killed a process before."""
+    declaring = {place.rpartition(":")[0] for places in request.declared.values() for place in places}
+    return sorted(declaring - set(request.case_files))
 
 
 def _declared_in(file: str, request: Request) -> list[str]:

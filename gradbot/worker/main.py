@@ -132,6 +132,7 @@ def _collect(command: Mapping[str, Any], stage: Stage) -> Body:
         config=config,
         targets={target.id: target for target in found.targets},
         case_files=found.case_files,
+        declared=found.declared,
         on_stage=stage,
         skip=frozenset(command["skip"]),
     )
