@@ -105,7 +105,7 @@ class Point:
             for part, each in zip(split(positions, self.input_sizes), self.problem.inputs, strict=True)
         ]
         outputs = self.problem.evaluate_stack(stacks)
-        values = [each.reshape(count, -1).to(device="cpu", dtype=torch.float64).numpy() for each in outputs]
+        values = [each.reshape(count, -1).to(device="cpu", dtype=torch.float64).numpy(force=True) for each in outputs]
         joined = values[0] if len(values) == 1 else np.concatenate(values, 1)
         if joined.shape[1] != self.value.size:
             raise OutputsChangedError(_changed(self.output_sizes, [each[0] for each in outputs]))
@@ -152,7 +152,7 @@ def flatten(tensors: Sequence[Tensor]) -> Array:
 def _array(tensor: Tensor) -> Array:
     if tensor.dtype != torch.float64 or tensor.device.type != "cpu":
         tensor = tensor.to(dtype=torch.float64, device="cpu")
-    array: Array = tensor.resolve_conj().resolve_neg().numpy().reshape(-1)
+    array: Array = tensor.resolve_conj().resolve_neg().numpy(force=True).reshape(-1)
     return array
 
 

@@ -39,7 +39,7 @@ def pull_back_stack(point: Point, cotangents: Array) -> Array:
     parts = [
         np.zeros((count, like.numel()))
         if each is None
-        else each.detach().to_dense().reshape(count, -1).to(device="cpu", dtype=torch.float64).numpy()
+        else each.detach().to_dense().reshape(count, -1).to(device="cpu", dtype=torch.float64).numpy(force=True)
         for each, like in zip(gradients, inputs, strict=True)
     ]
     return parts[0] if len(parts) == 1 else np.concatenate(parts, 1)
