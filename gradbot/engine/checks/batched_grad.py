@@ -30,7 +30,12 @@ def run(context: Context) -> CheckResult:
 
     def grad(along: tuple[Tensor, ...], batched: bool) -> Values:
         return torch.autograd.grad(
-            outputs, subject.inputs, along, retain_graph=True, allow_unused=True, is_grads_batched=batched
+            outputs,
+            subject.inputs,
+            [each.clone() for each in along],
+            retain_graph=True,
+            allow_unused=True,
+            is_grads_batched=batched,
         )
 
     def legacy() -> Values:

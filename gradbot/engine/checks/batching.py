@@ -7,7 +7,8 @@ capability, unless the Function declares a rule.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -41,7 +42,8 @@ def attempt(
     except Exception as error:  # noqa: BLE001 - user code refuses even the loop: it has no such derivative here
         return None, one_line(error)
     try:
-        found = batched()
+        with _without_fallback_warnings():
+            found = batched()
     except Exception as error:  # noqa: BLE001
         if not declared:
             return None, one_line(error)
@@ -51,6 +53,17 @@ def attempt(
     if place is None:
         return None, ""
     return context.finding(check, kind, methods=methods, input=place, details={"form": form}), ""
+
+
+@contextlib.contextmanager
+def _without_fallback_warnings() -> Iterator[None]:
+    """vmap warns that it loops where an op has no rule; that is of no interest here."""
+    # there is no getter; torch's default is on
+    torch._C._functorch._set_vmap_fallback_warning_enabled(False)
+    try:
+        yield
+    finally:
+        torch._C._functorch._set_vmap_fallback_warning_enabled(True)
 
 
 def declares_rule(function_class: type | None) -> bool:

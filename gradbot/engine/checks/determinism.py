@@ -57,11 +57,15 @@ def _backward(context: Context, linear: Linearization, repeats: int) -> list[Spr
 
     def fresh() -> Values:
         other = Linearization(inputs=linear.inputs, outputs=context.subject.graph())
-        return other.vjp(directions)
+        return other.vjp([each.clone() for each in directions])
 
-    first = linear.vjp(directions)
+    def again() -> Values:
+        # copies: what a backward does to its grad_outputs is for side_effects to say
+        return linear.vjp([each.clone() for each in directions])
+
+    first = again()
     spreads = [_spread("backward", repeats, fresh, first)]
-    on_one_graph = _spread("state", repeats, lambda: linear.vjp(directions), first)
+    on_one_graph = _spread("state", repeats, again, first)
     if spreads[0].differing:
         # random from call to call: what differs on one graph is no state of the graph
         on_one_graph = replace(on_one_graph, stage="backward")

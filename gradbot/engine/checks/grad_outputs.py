@@ -50,7 +50,9 @@ def run(context: Context) -> CheckResult:
 
 def _vjp(outputs: tuple[Tensor, ...], inputs: tuple[Tensor, ...]) -> Callable[[Sequence[Tensor]], Values]:
     def vjp(directions: Sequence[Tensor]) -> Values:
-        return torch.autograd.grad(outputs, inputs, list(directions), retain_graph=True, allow_unused=True)
+        # a backward that writes into grad_output must not spoil the next test: copies of the same layout
+        copies = [layouts.copy_of(each) for each in directions]
+        return torch.autograd.grad(outputs, inputs, copies, retain_graph=True, allow_unused=True)
 
     return vjp
 
@@ -162,7 +164,8 @@ def _input_test(
         except Exception:  # noqa: BLE001 - a forward may refuse a layout, aloud
             return None
         try:
-            found = torch.autograd.grad(outputs, inputs, list(first), allow_unused=True)
+            copies = [each.clone() for each in first]
+            found = torch.autograd.grad(outputs, inputs, copies, allow_unused=True)
         except Exception as error:  # noqa: BLE001 - the forward took it and the backward did not
             return context.finding(NAME, "input_layout", details={"layout": name, "message": one_line(error)})
         place = disagrees(found, base, relative=rounding(context.subject.inputs), scales=base)

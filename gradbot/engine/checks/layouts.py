@@ -48,6 +48,14 @@ def expanded_rows(tensor: Tensor) -> Tensor | None:
     return tensor[:1].clone().expand(tensor.shape)
 
 
+def copy_of(tensor: Tensor) -> Tensor:
+    """The same values in memory laid out alike, gaps and overlaps included."""
+    if tensor.layout is not torch.strided or tensor.is_mkldnn:
+        return tensor.clone()
+    memory = torch.empty(0, dtype=tensor.dtype, device=tensor.device).set_(tensor.untyped_storage()).clone()
+    return memory.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
+
+
 ARRANGEMENTS: tuple[tuple[str, Arrange], ...] = (
     ("transposed", transposed),
     ("non-contiguous", strided),

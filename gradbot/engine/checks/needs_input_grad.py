@@ -32,7 +32,8 @@ def run(context: Context) -> CheckResult:
     try:
         outputs = context.subject.graph()
         directions = cotangents(outputs, context.generator(3))
-        full = torch.autograd.grad(outputs, context.subject.inputs, directions, allow_unused=True)
+        copies = [each.clone() for each in directions]
+        full = torch.autograd.grad(outputs, context.subject.inputs, copies, allow_unused=True)
     except Exception as error:  # noqa: BLE001 - whatever user code raises is part of the verdict
         return raised(context, NAME, error, "backward")
     chosen, notes = context.affordable(subsets(count), calls=1.0)
@@ -60,7 +61,7 @@ def _one(context: Context, subset: frozenset[int], directions: Sequence[Tensor],
         live = [k for k, each in enumerate(result) if each.requires_grad]
         if live:
             found: Values = torch.autograd.grad(
-                [result[k] for k in live], wanted, [directions[k] for k in live], allow_unused=True
+                [result[k] for k in live], wanted, [directions[k].clone() for k in live], allow_unused=True
             )
         else:
             found = [None] * len(wanted)
