@@ -167,7 +167,7 @@ def build(report: Report, changes: Changes, links: Links, detail: Detail, *, for
         alarms=_alarms(counted, detail),
         heading="New failures" if changes.base is not None or changes.has_baseline else "Failures",
         failures=failures,
-        lines=tuple(_line(item, known, links, detail) for item in rest[: detail.lines]),
+        lines=tuple(line(item, known, links, detail) for item in rest[: detail.lines]),
         sections=tuple(_sections(report, changes, known, links, detail)),
         matrix_titles=titles,
         matrix=rows[: detail.rows],
@@ -325,7 +325,7 @@ def _failure(
         picture="" if picture is None else picture,
         output=text.tail(crash.output_tail, 8, 1200) if crash else "",
         command="" if text.has_hidden(command) or len(command) > 2000 else command,
-        also=tuple(_line(other, known, links, detail) for other in group[1 : 1 + _also(detail)]),
+        also=tuple(line(other, known, links, detail) for other in group[1 : 1 + _also(detail)]),
     )
 
 
@@ -371,7 +371,8 @@ def blob_url(links: Links, place: Location) -> str:
     return f"{links.blob}/{quote(path)}{lines}"
 
 
-def _line(item: Item, known: Mapping[str, Target], links: Links, detail: Detail) -> Line:
+def line(item: Item, known: Mapping[str, Target], links: Links, detail: Detail) -> Line:
+    """An item on one line."""
     place, url, _ = _place(item, known, links, detail)
     return Line(
         target=text.cut_middle(text.one_line(item.target), detail.name),
@@ -411,7 +412,7 @@ def _sections(
     )
     for key, items, word, advice in some:
         if items:
-            shown = tuple(_line(item, known, links, detail) for item in items[: detail.rows])
+            shown = tuple(line(item, known, links, detail) for item in items[: detail.rows])
             count = f"✅ {len(items)} fixed by this pull request" if key == "fixed" else text.plural(len(items), word)
             yield Section(key=key, summary=count, lines=shown, more=len(items) - len(shown), advice=advice)
     yield from _coverage_sections(report, changes, known, links, detail)
@@ -481,19 +482,19 @@ def _coverage_sections(
 
 
 def _coverage_lines(changes: Changes, detail: Detail) -> Iterable[Line]:
-    def line(target: str, headline: str) -> Line:
+    def change(target: str, headline: str) -> Line:
         return Line(target=text.cut_middle(text.one_line(target), detail.name), check="", headline=headline)
 
     for name in changes.no_longer_checked:
-        yield line(name, "is no longer checked")
+        yield change(name, "is no longer checked")
     for name in changes.removed:
-        yield line(name, "is gone")
+        yield change(name, "is gone")
     for before, after in changes.renamed:
-        yield line(after, f"was {text.cut_middle(text.one_line(before), detail.name)}")
+        yield change(after, f"was {text.cut_middle(text.one_line(before), detail.name)}")
     for name in changes.added:
-        yield line(name, "is checked for the first time")
+        yield change(name, "is checked for the first time")
     for each in changes.slower:
-        yield line(each.case, f"takes {text.duration(each.after)}, on the base {text.duration(each.before)}")
+        yield change(each.case, f"takes {text.duration(each.after)}, on the base {text.duration(each.before)}")
 
 
 _TITLES = {
