@@ -43,19 +43,25 @@ from gradbot.version import __version__
 class _Seen:
     """The custom Functions and ops that a gradcheck call reached, in order. A `watch.Listener`."""
 
+    root: Path
     targets: dict[str, Target] = field(default_factory=dict)
 
     def function_called(self, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Note the class."""
-        if cls.__module__.split(".")[0] not in ("torch", "functorch", "gradbot"):
-            name = f"{cls.__module__}:{cls.__qualname__}"
+        from gradbot.discover.runtime.functions import function_id, function_target
+
+        if cls.__module__.split(".", maxsplit=1)[0] not in ("torch", "functorch", "gradbot"):
+            name = function_id(cls)
             if name not in self.targets:
-                self.targets[name] = _function_target(name, cls)
+                self.targets[name] = function_target(cls, self.root)
 
     def op_called(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Note the op."""
+        from gradbot.discover.runtime.ops import op_target
+
         short = name.removesuffix(".default")
-        self.targets.setdefault(short, Target(id=short, kind=TargetKind.OP, seen="runtime"))
+        if short not in self.targets:
+            self.targets[short] = op_target(name, self.root) or Target(id=short, kind=TargetKind.OP, seen="runtime")
 
 
 @dataclass(slots=True)
@@ -129,7 +135,7 @@ def _checker(name: str, order: int, signature: inspect.Signature, calls: Calls) 
         bound.apply_defaults()
         options = {**bound.arguments, "raise_exception": True}
         ours: Callable[..., bool] = getattr(compat, name)
-        seen, start = _Seen(), time.monotonic()
+        seen, start = _Seen(calls.root), time.monotonic()
         error: Exception | None = None
         try:
             with watching(seen):
@@ -262,24 +268,6 @@ def _first_line(error: Exception) -> str:
         return (str(error).splitlines() or [""])[0][:300]
     except Exception:  # noqa: BLE001  an exception whose str() raises is still only a message
         return ""
-
-
-def _function_target(name: str, cls: type) -> Target:
-    try:
-        lines, line = inspect.getsourcelines(cls)
-        path = inspect.getsourcefile(cls) or ""
-    except (OSError, TypeError):
-        return Target(id=name, kind=TargetKind.FUNCTION, module=cls.__module__, qualname=cls.__qualname__)
-    location = Location(path=Path(path).as_posix(), line=line, end_line=line + len(lines) - 1, symbol=cls.__name__)
-    return Target(
-        id=name,
-        kind=TargetKind.FUNCTION,
-        package=cls.__module__.split(".")[0],
-        module=cls.__module__,
-        qualname=cls.__qualname__,
-        location=location,
-        seen="runtime",
-    )
 
 
 def write_report(folder: Path, path: Path, command: tuple[str, ...]) -> str:
