@@ -68,7 +68,7 @@ def enough(rate: float = RATE, confidence: float = CONFIDENCE) -> int:
 
 
 def planned(seconds: float, call_seconds: float, at_least: int) -> int:
-    """As many repeats as are enough, as far as they fit into `seconds`; never fewer than `at_least` that fit, or two."""
+    """As many repeats as are enough and `at_least`, as far as they fit into `seconds`; never fewer than two."""
     affordable = enough() if call_seconds <= 0 else int(seconds / call_seconds)
     return max(2, min(max(enough(), at_least), affordable))
 
@@ -81,11 +81,11 @@ def documented_op(compute: Callable[[], Any]) -> str:
     return recorder.found
 
 
-class _Recorder(TorchDispatchMode):
+class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Sees every op below autograd."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.found = ""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
