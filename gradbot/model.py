@@ -175,7 +175,8 @@ class Discovery:
     """What was discovered.
 
     `case_files` are files that declare cases, `modules` the modules to import, packages before what is in them;
-    `declared` maps ids of targets to the places (`path:line`) where cases are declared for them.
+    `declared` maps ids of targets to the places (`path:line`) where cases are declared for them, `case_ids` to their
+    cases once these are known. `third_party`: what other packages registered is wanted too.
     """
 
     targets: tuple[Target, ...] = ()
@@ -184,6 +185,8 @@ class Discovery:
     notes: tuple[str, ...] = ()
     modules: tuple[SourceModule, ...] = ()
     declared: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    case_ids: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    third_party: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

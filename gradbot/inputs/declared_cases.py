@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from gradbot.config import TargetOptions
-from gradbot.discover.runtime.imports import ImportFailedError, import_file, one_line
+from gradbot.discover.runtime.imports import ImportFailedError, import_file, one_line, put_on_path
 from gradbot.discover.static.places import import_root
 from gradbot.engine.references import References
 from gradbot.errors import UsageError
@@ -139,6 +139,9 @@ def _lost(target: str, file: str, name: str, request: Request) -> Case:
 
 def _declarations(file: str, root: Path) -> list[Declaration]:
     path, base, name = _module_of(file, root)
+    for folder in (root, root / "src"):  # the project under test, as its own tests find it
+        if folder.is_dir():
+            put_on_path(folder)
     declared: list[Declaration] = getattr(import_file(path, name, base), REGISTRY, [])
     return declared
 

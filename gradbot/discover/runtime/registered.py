@@ -18,13 +18,11 @@ def discover(
     found: Discovery,
     root: Path,
     *,
-    third_party: bool = False,
     on_import: Callable[[SourceModule], None] = lambda _module: None,
 ) -> Discovery:
     """Import every module of a static discovery, and complete it by what that registered.
 
-    `on_import` is told of each module before it is imported, so that a crash can be placed. `third_party`: also
-    what other packages registered meanwhile.
+    `on_import` is told of each module before it is imported, so that a crash can be placed.
     """
     before = op_names()
     problems: list[ImportProblem] = []
@@ -33,36 +31,33 @@ def discover(
         problem = import_source(module)
         if problem is not None:
             problems.append(problem)
-    targets = registered_targets(found, root, before=before, third_party=third_party)
+    targets = registered_targets(found, root, before=before)
     return merge(found, Discovery(targets=targets, problems=tuple(problems)))
 
 
-def registered_targets(
-    found: Discovery, root: Path, *, before: frozenset[str], third_party: bool = False
-) -> tuple[Target, ...]:
+def registered_targets(found: Discovery, root: Path, *, before: frozenset[str]) -> tuple[Target, ...]:
     """The Functions and ops of the modules of a discovery that exist in this process now.
 
-    `before` are the ops that there were before any of them was imported.
+    Where the discovery wants those of third parties, these are among them; torch's own never are. `before` are the
+    ops that there were before any of the modules was imported.
     """
     root = root.resolve()
     modules = {each.name for each in found.modules}
     packages = {name.partition(".")[0] for name in modules}
 
     def belongs(module: str) -> bool:
-        if third_party:
+        if found.third_party:
             return module.partition(".")[0] not in ("torch", "gradbot") or module in modules
         return module in modules or (module.partition(".")[0] in packages and module not in sys.modules)
 
     classes = list(live_functions(belongs))
     functions = [function_target(cls, root) for cls in classes]
     names = aliases({id(cls): function_id(cls) for cls in classes}, belongs)
-    ops = _ops(found, root, packages, before, third_party=third_party)
+    ops = _ops(found, root, packages, before)
     return tuple(replace(each, aliases=tuple(names.get(each.id, ()))) for each in (*functions, *ops))
 
 
-def _ops(
-    found: Discovery, root: Path, packages: set[str], before: frozenset[str], *, third_party: bool
-) -> list[Target]:
+def _ops(found: Discovery, root: Path, packages: set[str], before: frozenset[str]) -> list[Target]:
     files = {each.path for each in found.modules}
     stated = {each.id for each in found.targets if each.kind is TargetKind.OP}
     foreign = {name for name in sys.modules if "." not in name} - packages
@@ -74,7 +69,7 @@ def _ops(
             return False
         home = home_file(name)
         # Where an op of C++ comes from is not known; one that is named like another package is that package's.
-        return third_party or (not home.endswith(".py") and name.partition("::")[0] not in foreign)
+        return found.third_party or (not home.endswith(".py") and name.partition("::")[0] not in foreign)
 
     targets = (op_target(name, root) for name in sorted(op_names()) if belongs(name))
     return [each for each in targets if each is not None]

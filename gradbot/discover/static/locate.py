@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gradbot.discover.static.interpreter import Interpreter
+
 Locator = Callable[[str], tuple[Path, ...]]
 """Top-level import name -> its package folders or its single file; empty where there is none."""
 
@@ -26,15 +28,15 @@ class ModuleSource:
     is_package: bool
 
 
-def locator(first: Sequence[Path] = (), after: Sequence[str] | None = None) -> Locator:
-    """Looks in the folders `first`, then in `after`: the `sys.path` of another interpreter; None means this one's."""
+def locator(first: Sequence[Path], interpreter: Interpreter | None = None) -> Locator:
+    """Looks in the folders `first`, then where another interpreter looks; None means this one."""
+    own = [str(each) for each in first]
 
     def locate(name: str) -> tuple[Path, ...]:
-        for folders in ([str(each) for each in first], list(after) if after is not None else None):
-            found = _spec_places(name, folders)
-            if found:
-                return found
-        return ()
+        found = _spec_places(name, own)
+        if found or interpreter is None:
+            return found or _spec_places(name, None)
+        return interpreter.places.get(name) or _spec_places(name, list(interpreter.path))
 
     return locate
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from gradbot.discover.static.classes import function_targets
 from gradbot.discover.static.cpp import cpp_registrations
 from gradbot.discover.static.declarations import declarations, may_declare, named_files, searched_files
+from gradbot.discover.static.interpreter import ask
 from gradbot.discover.static.locate import ModuleSource, locator
 from gradbot.discover.static.names import Resolver
 from gradbot.discover.static.ops import Registration, op_targets, registrations
@@ -25,18 +26,23 @@ def scan(
     root: Path,
     case_files: Sequence[str] = (),
     search_cases: bool = True,
-    path: Sequence[str] | None = None,
+    python: str = "",
+    third_party: bool = False,
 ) -> Discovery:
     """Everything that the sources of packages, folders and files say.
 
     `root` is the project's folder: relative paths start there, places in it are shown relative to it, and declared
     cases are looked for in it (in the files that `case_files` names, and, if `search_cases`, everywhere below).
-    `path` is where installed packages are looked for: the `sys.path` of the interpreter that has them; this one's own
-    if None. Raises `UsageError` for a name that leads nowhere.
+    `python` is the interpreter that has the installed packages, this one if "". `third_party`: what other packages
+    register when these are imported is wanted too. Raises `UsageError` for a name that leads nowhere.
     """
     root = root.resolve()
-    locate = locator(first=[root / "src", root], after=path)
-    places = find_places(names_or_paths, root, locate)
+    names = list(names_or_paths)
+    interpreter = (
+        ask(python, [each.partition(".")[0] for each in names if not (root / each).exists()]) if python else None
+    )
+    locate = locator([root / "src", root], interpreter)
+    places = find_places(names, root, locate)
     sources = {
         each.module: ModuleSource(name=each.module, path=each.path, is_package=each.is_package) for each in places.files
     }
@@ -52,6 +58,7 @@ def scan(
         notes=places.notes,
         modules=_modules(places.files, targets),
         declared=declared,
+        third_party=third_party,
     )
 
 
