@@ -26,6 +26,7 @@ from gradbot.report.markdown_view import Links
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _MOST_WORST = 40
+_MOST_ROWS = 100
 
 
 def render(
@@ -40,6 +41,7 @@ def render(
     changes = compare.compare(report) if changes is None else changes
     links = links or Links()
     view = markdown_view.build(report, changes, links, markdown_view.STAGES[0])
+    matrix = _matrix(report, changes)
     short, full, unpictured = html_view.cases(report, changes, links, sources or {})
     known = aggregate.targets_by_id(report)
     new = [item for item in changes.told if item.failing and item.new]
@@ -66,7 +68,8 @@ def render(
         count=len(short),
         unpictured=unpictured,
         states=_states(report, changes),
-        matrix=_matrix(report, changes),
+        matrix=matrix,
+        rest=json_for_html(matrix["rest"]),
         worst=[
             {"line": markdown_view.line(item, known, links, markdown_view.STAGES[0]), "href": _href(item)}
             for item in new[:_MOST_WORST]
@@ -135,7 +138,9 @@ def _matrix(report: Report, changes: Changes) -> dict[str, Any]:
                 "cells": cells,
             }
         )
-    return {"checks": grid.checks, "rows": rows, "quiet": sum(not row["trouble"] for row in rows)}
+    if len(rows) > _MOST_ROWS:
+        rows.sort(key=lambda row: not row["trouble"])
+    return {"checks": grid.checks, "rows": rows[:_MOST_ROWS], "rest": rows[_MOST_ROWS:]}
 
 
 def _notes(report: Report) -> list[str]:

@@ -368,12 +368,23 @@ $("more").addEventListener("click", () => {
   $("list").children[next]?.querySelector(".row").focus();
 });
 new IntersectionObserver((seen) => { if (seen.some((each) => each.isIntersecting) && drawn && drawn < shown.length) grow(); }, { rootMargin: "600px" }).observe($("more"));
-if ($("all-targets")) $("all-targets").addEventListener("change", (event) => $("matrix").classList.toggle("brief", !event.target.checked));
-for (const button of document.querySelectorAll("[data-target]")) button.addEventListener("click", () => {
+$("capabilities").addEventListener("click", (event) => {
+  const name = event.target.dataset.target;
+  if (!name) return;
   for (const id of FILTERS) $(id).value = "";
-  $("q").value = button.dataset.target;
+  $("q").value = name;
   refresh(); address();
   $("cases").scrollIntoView(); $("list").querySelector(".row")?.focus({ preventScroll: true });
+});
+const rest = JSON.parse($("rest").textContent);
+if ($("more-targets")) $("more-targets").addEventListener("click", (event) => {
+  const rows = rest.splice(0, 150).map((each) => el("tr", {}, el("th", { scope: "row" }, el("button", { type: "button", class: "link", "data-target": each.target, title: each.place }, each.target)),
+    ...each.cells.map((cell) => el("td", {}, ...cell.map((mark) => el("span", { class: "mark m-" + mark.state }, el("i", { "aria-hidden": "true" }), el("span", { class: "hidden" }, mark.state),
+      mark.device ? el("small", {}, mark.device) : "", mark.before ? el("small", {}, mark.state === "ok" && ["wrong", "broken"].includes(mark.before) ? "fixed" : "was " + mark.before) : ""))))));
+  $("matrix").append(...rows);
+  event.target.textContent = `Show more of ${rest.length} further targets`;
+  event.target.hidden = !rest.length;
+  rows[0].querySelector("button").focus();
 });
 document.addEventListener("keydown", (event) => {
   const typing = event.target.matches("input, select, textarea");
