@@ -162,7 +162,13 @@ def _limited(state: State) -> answers.Answer | None:
 def _blob_handler(fake: Fake) -> type[BaseHTTPRequestHandler]:
     class Handler(_Handler):
         def serve(self, method: str) -> None:
-            state, number = fake.state, int(urlsplit(self.path).path.rsplit("/", 1)[-1])
+            state, words = fake.state, urlsplit(self.path).path.strip("/").split("/")
+            if words[0] == "upload":
+                return self.upload(int(words[1]), words[2])
+            if words[0] == "list":
+                found = [(each.id, each.name) for each in state.artifacts.values() if each.run == int(words[1])]
+                return self.send(200, json.dumps(found).encode())
+            number = int(words[-1])
             if self.headers.get("Authorization"):
                 state.complaints.append("the Authorization header went to the other host")
             with state.lock:
@@ -177,6 +183,15 @@ def _blob_handler(fake: Fake) -> type[BaseHTTPRequestHandler]:
             if artifact is None:
                 return self.send(404, b"")
             return self.send(200, artifact.data, {"Content-Type": "application/zip"})
+
+        def upload(self, run: int, name: str) -> None:
+            """Where the tests' upload action sends archives; a name can be taken once, as with GitHub."""
+            data = self.body()
+            with fake.state.lock:
+                if any(each.run == run and each.name == name for each in fake.state.artifacts.values()):
+                    return self.send(409, b"")
+                fake.state.upload_raw(run, name, data)
+            return self.send(201, b"")
 
     return Handler
 

@@ -1,0 +1,55 @@
+"""The report's own writers behind what publishing needs: the one place where the two meet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gradbot.github.publish import Page
+from gradbot.report import markdown
+from gradbot.report.markdown import Links
+from gradbot.report.markdown_escape import escape
+
+_REMARKS = 10
+_REMARK_CHARACTERS = 300
+
+
+class Rendered:
+    """Markdown and annotations of a page, with what a reader must know of its origin on top."""
+
+    def comment(self, page: Page, limit: int) -> str:
+        """The comment, at most `limit` characters."""
+        head = _remarks(page)
+        return head + markdown.comment(
+            page.report, page.changes, links=_links(page), fork=page.fork, limit=limit - len(head)
+        )
+
+    def summary(self, page: Page, limit: int) -> str:
+        """The job summary, at most `limit` bytes."""
+        head = _remarks(page)
+        return head + markdown.summary(
+            page.report, page.changes, links=_links(page), fork=page.fork, limit=limit - len(head.encode())
+        )
+
+    def annotations(self, page: Page, per_level: int) -> Sequence[str]:
+        """Workflow commands for the lines at fault."""
+        from gradbot.report import annotations
+
+        return annotations.commands(page.report, page.changes, per_level=per_level)
+
+
+def _links(page: Page) -> Links:
+    """Sources are linked at what was checked out; artifacts stand on the run's page."""
+    context = page.context
+    sha = page.report.run.checked_out_sha or context.head_sha
+    run = context.run_url
+    return Links(blob=f"{context.server_url}/{context.repository}/blob/{sha}", run=run, html=f"{run}#artifacts")
+
+
+def _remarks(page: Page) -> str:
+    """What is missing or left out, as a quote above the result."""
+    told = list(page.remarks[:_REMARKS])
+    if len(page.remarks) > _REMARKS:
+        told.append(f"{len(page.remarks) - _REMARKS} more remarks are in the run's log")
+    if page.changes.base is None and page.base_words:
+        told.append(f"Nothing is known of the base: {page.base_words}.")
+    return "".join(f"> {escape(each, _REMARK_CHARACTERS)}\n\n" for each in told)
