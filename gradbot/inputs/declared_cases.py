@@ -56,11 +56,14 @@ def collect(request: Request) -> Collected:
             try:
                 subject = subject_of(declaration.target, request.root)
             except InputsError as error:
-                problems.append(ImportProblem(module=f"{file}:{declaration.name}", path=file, reason=str(error)))
-                if isinstance(declaration.target, str):
+                problem = ImportProblem(module=f"{file}:{declaration.name}", path=file, reason=str(error))
+                if not isinstance(declaration.target, str):
+                    problems.append(problem)
+                elif request.wants(declaration.target):
+                    problems.append(problem)
                     cases.append(_lost(declaration.target, file, declaration.name, request))
                 continue
-            if not request.config.selects_target(subject.id):
+            if not request.wants(subject.id):
                 continue
             if subject.id not in request.targets:
                 targets[subject.id] = subject.target(request.root)
@@ -116,10 +119,8 @@ def _left_out(request: Request) -> list[str]:
 
 def _declared_in(file: str, request: Request) -> list[str]:
     """The targets that the sources of a file name, as far as these are selected."""
-    named = (
-        target for target, places in request.declared.items() if any(each.rpartition(":")[0] == file for each in places)
-    )
-    return [target for target in named if request.config.selects_target(target)]
+    places = {target: {each.rpartition(":")[0] for each in places} for target, places in request.declared.items()}
+    return [target for target, files in places.items() if file in files and request.wants(target)]
 
 
 def _lost(target: str, file: str, name: str, request: Request) -> Case:

@@ -9,9 +9,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from gradbot.model import Discovery, Location, Offers, Target, TargetKind
-
-_SITE = ("/site-packages/", "/dist-packages/")
+from gradbot.model import Discovery, Offers, Target, TargetKind
 
 
 def render(found: Discovery, *, width: int = 100, colour: bool = False) -> str:
@@ -43,7 +41,7 @@ def _table(found: Discovery, package: str) -> Table:
             count = cases_text(found, target)
             style = "" if count != "none" else "yellow"
             offers = offers_text(target) + (", not seen at import" if imported and target.seen == "static" else "")
-            row = (_name(target), place_text(target.location), offers)
+            row = (_name(target), place_text(target), offers)
             table.add_row(*(Text(each) for each in row), Text(count, style=style))
     return table
 
@@ -53,14 +51,14 @@ def _name(target: Target) -> str:
     return target.id + mark
 
 
-def place_text(location: Location | None) -> str:
-    """`path:line`; paths of installed packages from the package on."""
+def place_text(target: Target) -> str:
+    """`path:line`; paths outside the project from the package on."""
+    location = target.location
     if location is None:
         return "?"
-    path = location.path
-    for marker in _SITE:
-        path = path.rpartition(marker)[2]
-    return f"{path}:{location.line}"
+    top = f"/{target.module.partition('.')[0]}/"
+    inside = location.path.rpartition(top)[2] if location.path.startswith("/") and top in location.path else ""
+    return f"{top[1:]}{inside}:{location.line}" if inside else f"{location.path}:{location.line}"
 
 
 def offers_text(target: Target) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
+import importlib
 import sys
 import traceback
 from collections.abc import Mapping
@@ -17,6 +19,13 @@ from gradbot.worker.limits import die_with_parent, limit_memory, no_core_files
 from gradbot.worker.serve import Body, Stage, serve
 from gradbot.worker.wire import Wire
 
+_USED_BY_CHECKS = (
+    "torch._dynamo",
+    "torch._functorch.aot_autograd",
+    "torch.testing._internal.optests",
+    "torch._decomp.decompositions_for_jvp",
+    "numpy.ma",
+)
 _OUT_OF_MEMORY = ("can't allocate memory", "MemoryError", "out of memory", "Cannot allocate memory")
 _PROCESS_GROUP = ("process group has not been initialized", "init_process_group", "ProcessGroup")
 
@@ -28,6 +37,11 @@ def preload() -> None:
     import gradbot.discover.runtime
     import gradbot.engine.api
     import gradbot.inputs  # noqa: F401
+
+    # The first check of a process would import these, seconds that would seem to be the case's own.
+    for name in _USED_BY_CHECKS:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
 
 
 def main(commands: str, events: str, token: str, memory_limit: str, threads: str) -> None:
@@ -133,6 +147,7 @@ def _collect(command: Mapping[str, Any], stage: Stage) -> Body:
         targets={target.id: target for target in found.targets},
         case_files=found.case_files,
         declared=found.declared,
+        packages=frozenset(module.name.partition(".")[0] for module in found.modules),
         on_stage=stage,
         skip=frozenset(command["skip"]),
     )

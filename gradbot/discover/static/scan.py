@@ -50,7 +50,7 @@ def scan(
     shown = _Shown(root)
     modules, problems = _parse_all(places, resolver, shown)
     targets = _targets(modules, places, resolver, shown)
-    declared, files = _declared(places, root, case_files, search_cases, resolver, shown)
+    declared, files = _declared(places, targets, root, case_files, search_cases, resolver, shown)
     return Discovery(
         targets=targets,
         problems=problems,
@@ -133,12 +133,20 @@ def _modules(files: Iterable[SourceFile], targets: Iterable[Target]) -> tuple[So
 
 
 def _declared(
-    places: Places, root: Path, patterns: Sequence[str], search: bool, resolver: Resolver, shown: _Shown
+    places: Places,
+    targets: tuple[Target, ...],
+    root: Path,
+    patterns: Sequence[str],
+    search: bool,
+    resolver: Resolver,
+    shown: _Shown,
 ) -> tuple[dict[str, tuple[str, ...]], tuple[str, ...]]:
     """Places of declarations by target, and the files that hold any."""
     in_packages = [each.path for each in places.files if may_declare(each.path)]
     modules = {each.path: each.module for each in places.files}
     named = list(dict.fromkeys(named_files(root, patterns)))
+    # Where only packages from elsewhere are scanned, the project's files count that declare something for these.
+    inside = any(each.path.is_relative_to(root) for each in places.files)
     declared: dict[str, tuple[str, ...]] = {}
     files: dict[str, None] = dict.fromkeys(shown.path(each) for each in named)
     for path in dict.fromkeys([*named, *in_packages, *(searched_files(root) if search else ())]):
@@ -148,11 +156,21 @@ def _declared(
         except (SyntaxError, OSError):
             files[shown.path(path)] = None  # importing it will say what is wrong with it
             continue
-        for each in declarations(module, resolver) if module is not None else ():
+        made = list(declarations(module, resolver)) if module is not None else []
+        if not inside and path not in modules and not any(_concerns(each.target, places, targets) for each in made):
+            continue
+        for each in made:
             files[shown.path(path)] = None
             if each.target:
                 declared[each.target] = (*declared.get(each.target, ()), f"{shown.path(path)}:{each.line}")
     return declared, tuple(files)
+
+
+def _concerns(target: str, places: Places, targets: tuple[Target, ...]) -> bool:
+    """Whether a declared target may be one of what was scanned; one that only running the file would tell may be."""
+    packages = {each.module.partition(".")[0] for each in places.files}
+    top = target.partition(":")[0].partition(".")[0]
+    return not target or top in packages or any(each.id == target for each in targets)
 
 
 def _module_name(path: Path, root: Path) -> str:
