@@ -135,9 +135,11 @@ class Config:
     deterministic_algorithms: bool = _option(False, "Run under torch.use_deterministic_algorithms.")
     timeout: float = _option(60.0, "Seconds that one case may take.", "positive")
     jobs: int = _option(0, "Worker processes; 0 or auto: one per core.")
-    memory_limit: str = _option("", 'Memory that one worker may take, such as "4 GiB"; no limit if empty.', "size")
-    retries: int = _option(0, "How often a failed case is run again, to tell flaky from wrong.")
-    triton_interpret: bool = _option(False, "Run Triton kernels in Triton's interpreter, on the CPU.")
+    memory_limit: str = _option(
+        "", 'Memory that one worker may take, such as "4 GiB"; its share of the machine if empty, "0" for no limit.', "size"
+    )
+    retries: int = _option(2, "How often a failed case is run again, to tell flaky from wrong.")
+    triton_interpret: bool = _option(True, "On the CPU, run Triton kernels in Triton's interpreter.")
     fail_on: FailOn = _option(FailOn.FAILURES, "What makes the exit code 1.")
     baseline: str = _option("", "File of known failures, which do not fail a run.")
     output_dir: str = _option(".gradbot", "Folder that reports are written to.")
@@ -180,7 +182,7 @@ class Config:
 
     @property
     def memory_limit_bytes(self) -> int | None:
-        """`memory_limit` in bytes; None for no limit."""
+        """`memory_limit` in bytes; None for a share of the machine, 0 for no limit."""
         return parse_size(self.memory_limit)
 
 
