@@ -14,6 +14,7 @@ from gradbot import messages
 from gradbot.model import CaseResult, CheckResult, Evidence, JacobianMap, Outcome, Report, Severity
 from gradbot.report import aggregate, heatmap, text, wording
 from gradbot.report.aggregate import Item, Occurrence, TargetState
+from gradbot.report.compare import Changes
 
 _MOST_DETAILS = 5
 _MOST_LINES = 30
@@ -107,6 +108,24 @@ def summary(report: Report, told: Sequence[Item], files: Sequence[str] = ()) -> 
     if counted.interrupted:
         line.append("\nthe run was interrupted: what is missing here is not checked", style="bold red")
     return line
+
+
+def changes_lines(changes: Changes) -> list[str]:
+    """What changed since the base beside failures, a line each."""
+    lines = [f"fixed: {item.target} {item.check}: {wording.headline(item)}" for item in changes.fixed]
+    lines += [f"no longer checked: {name}" for name in changes.no_longer_checked]
+    lines += [f"gone: {name}" for name in changes.removed]
+    lines += [f"renamed: {before} is now {after}" for before, after in changes.renamed]
+    lines += [f"checked for the first time: {name}" for name in changes.added]
+    lines += [
+        f"slower: {each.case} takes {text.duration(each.after)}, before {text.duration(each.before)}"
+        for each in changes.slower
+    ]
+    lines += [
+        f"stale in the baseline: {entry.target} {entry.check} {entry.kind} ({entry.dtype} on {entry.device})"
+        for entry in changes.stale
+    ]
+    return [text.one_line(line) for line in lines]
 
 
 _STATE_STYLES = (
@@ -272,13 +291,15 @@ def _check(check: CheckResult, width: int) -> list[RenderableType]:
 
 
 def _again(result: CaseResult, rule: str = "") -> RenderableType:
-    lines = [Text(text.one_line(messages.reproduction(result.case), 2000), style="green")]
-    if text.has_hidden(messages.reproduction(result.case)):
-        lines = [Text("no command: a name holds control characters", style="dim")]
-    lines[0] = Text("again: ", style="dim") + lines[0]
+    """The command that runs a case again, never broken across lines, so that it can be copied."""
+    command = messages.reproduction(result.case)
+    if text.has_hidden(command):
+        return Text("  again: no command, because a name holds control characters", style="dim")
+    lines = [Text.assemble(("  again: ", "dim"), (command, "green"), no_wrap=True, overflow="ignore")]
     if rule:
-        lines.append(Text(f"more:  gradbot show {_quoted(result.case.id)}; gradbot explain {rule}", style="dim"))
-    return _indented(Group(*lines))
+        more = f"  more:  gradbot show {_quoted(result.case.id)}; gradbot explain {rule}"
+        lines.append(Text(more, style="dim", no_wrap=True, overflow="ignore"))
+    return Group(*lines)
 
 
 def _quoted(name: str) -> str:
@@ -323,6 +344,6 @@ def _print(what: RenderableType, width: int, colour: bool) -> str:
         legacy_windows=False,
         _environ={},
     )
-    console.print(what)
+    console.print(what, crop=False)
     assert isinstance(console.file, io.StringIO)
     return "\n".join(line.rstrip() for line in console.file.getvalue().split("\n"))
