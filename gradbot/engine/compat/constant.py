@@ -12,7 +12,7 @@ from gradbot.engine.compat.failures import failure, finding
 from gradbot.engine.compat.layouts import Coordinates
 from gradbot.engine.compat.numerical import Column, Numerical, difference, evaluate, rounding_of
 
-LONGER = (4.0, 16.0)
+LONGER = (4.0, 16.0, 1024.0)
 """Factors by which the step grows to tell a slope from rounding."""
 
 UNITS = 64.0
@@ -51,7 +51,8 @@ def _varies(scene: Scene, coordinates: Coordinates, column: Column, slopes: Tens
     first = slopes * 2 * eps
     base = scene.base.values.abs().nan_to_num(1.0, 1.0, 1.0)
     rounding = max((rounding_of(scene.base.all[each]) for each in scene.base.floating), default=0.0)
-    beyond = ~(first.abs() <= UNITS * rounding * torch.clamp(base, min=1.0))
+    bound = UNITS * rounding * torch.clamp(base, min=1.0)
+    beyond = ~(first.abs() <= bound)
     alike = torch.ones_like(beyond)
     for factor in LONGER:
         moved = []
@@ -60,6 +61,7 @@ def _varies(scene: Scene, coordinates: Coordinates, column: Column, slopes: Tens
                 moved.append(evaluate(scene.subject, coordinates).values)
         if any(len(each) != len(slopes) for each in moved):
             return beyond
+        beyond |= ~(difference(*moved).abs() <= bound)
         slope = difference(*moved) / (2 * factor * eps)
         alike &= (slope - slopes).abs() <= 0.01 * slopes.abs()
     return beyond | alike

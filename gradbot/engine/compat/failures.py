@@ -80,7 +80,10 @@ _STAGES = {
 # torch tells these apart by the text of its messages only
 _ENGINE_MESSAGES: tuple[tuple[str, str], ...] = (
     (r"implement the jvp function|does not support it because it has not been implemented", "missing_jvp"),
-    (r"implement either the backward or vjp|derivative for .* is not implemented", "missing_backward"),
+    (
+        r"implement either the backward or vjp|derivative for .* is not implemented|no autograd formula was registered",
+        "missing_backward",
+    ),
     (r"incorrect number of gradients", "wrong_grad_count"),
     (r"invalid gradient at index .* but expected shape|has changed the size of value", "wrong_grad_size"),
     (r"invalid gradient at index .* expected device", "wrong_grad_device"),
@@ -89,7 +92,11 @@ _ENGINE_MESSAGES: tuple[tuple[str, str], ...] = (
     (r"has changed the type of value", "grad_dtype"),
     (r"custom Function.* jvp |inplace custom Function|'s jvp returned", "bad_jvp_contract"),
 )
-_TWICE = re.compile(r"double.?backward|differentiate twice|twice a function|not differentiable twice", re.IGNORECASE)
+_TWICE = re.compile(
+    r"double.?backward|differentiate twice|twice a function|not differentiable twice"
+    r"|can't call numpy\(\) on tensor that requires grad",
+    re.IGNORECASE,
+)
 _NO_FORMULA = re.compile(r"derivative for .* is not implemented|does not require grad and does not have a grad_fn")
 
 

@@ -106,6 +106,9 @@ def nonlinearity(
             if not found.numel() or not wanted.isfinite().all():
                 continue
             largest = float(torch.maximum(found.abs(), wanted.abs()).max())
+            # a derivative that is zero to within the tolerance may be all rounding
+            if largest <= max(options.atol, 64 * rounding) * unit:
+                continue
             # tolerances are meant for unit vectors; atol never excuses a tenth of the result
             slack = min(options.atol * weight * unit, 0.1 * largest) + 2 * options.nondet_tol * weight * unit
             deviation = float((found - wanted).abs().nan_to_num(torch.inf, torch.inf).max())

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gradbot.engine.compat.failures import carrying, finding
 from gradbot.engine.compat.layouts import Coordinates
 from gradbot.engine.compat.outputs import Outputs, call, refuse_change
 from gradbot.engine.compat.subject import Subject
@@ -98,7 +99,9 @@ def _slope(
     try:
         return _central(subject, base, coordinates, column, step)
     except Exception as error:
-        if getattr(error, "findings", ()) and error.findings[0].kind != "user_error_in_forward":  # type: ignore[attr-defined]
+        if "Mismatch in shape: grad_output" in str(error):
+            raise carrying(error, finding("output_depends_on_perturbation", "inputs")) from None
+        if any(each.kind != "user_error_in_forward" for each in getattr(error, "findings", ())):
             raise
         return _shorter(subject, base, coordinates, column, step, error)
 
@@ -128,7 +131,10 @@ def _central(
             refuse_change(base.signature, outputs.signature, where)
             found.append(outputs.values)
             taken.append(value)
-    width = abs(taken[0] - taken[1]) or 2 * step
+    width = abs(taken[0] - taken[1])
+    # an entry that is infinite, or on which the step is lost, has not moved
+    if not (math.isfinite(width) and width > 0):
+        width = 2 * abs(step)
     return difference(*found) / width, width
 
 

@@ -29,7 +29,7 @@ RESOLUTION = 0.01
 """A step is believed where its error bar is below this share of its slope, or below what the caller allows."""
 
 # below this share of the entry's size, values that do not change at all may be rounded on the way
-FLAT_BELOW = 2.0**-22
+FLAT_BELOW = 2.0**-25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,11 +44,11 @@ class Ladder:
     def believed(self, allowed: Tensor) -> Tensor:
         """Which estimates are resolved: an error bar that is small, and a neighbour that says the same."""
         small = self.bars <= torch.maximum(allowed, RESOLUTION * self.slopes.abs())
-        small &= self.slopes.isfinite() & ~self.flat
+        small &= self.slopes.isfinite()
         slack = self.bars[1:] + self.bars[:-1] + allowed + RESOLUTION * self.slopes[1:].abs()
-        alike = (self.slopes[1:] - self.slopes[:-1]).abs() <= slack
+        alike = ((self.slopes[1:] - self.slopes[:-1]).abs() <= slack) & small[1:] & small[:-1]
         none = torch.zeros_like(small[:1])
-        return small & (torch.cat([alike & small[1:], none]) | torch.cat([none, alike & small[:-1]]))
+        return (torch.cat([alike, none]) | torch.cat([none, alike])) & ~self.flat
 
     def closest(self, analytical: Tensor, allowed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Per row: the believed slope nearest to `analytical`, its error bar, and whether any slope is believed."""
@@ -85,11 +85,15 @@ def ladder(subject: Subject, base: Outputs, coordinates: Coordinates, column: Co
 
 
 def _steps(size: float, rounding: float) -> list[float]:
-    largest = 2.0**-4 * 2.0 ** math.ceil(math.log2(max(size, 1.0)))
-    smallest = max(size, 2.0**-30) * max(rounding * 2.0**9, 2.0**-30)
-    steps = [largest]
-    while steps[-1] > smallest and len(steps) < 24:
-        steps.append(steps[-1] / RATIO)
+    """Powers of two on the scale of 1 and on that of the entry, from large to small."""
+    finest = max(rounding * 2.0**9, 2.0**-40)
+    steps: list[float] = []
+    for scale in sorted({max(size, 1.0), size or 1.0}, reverse=True):
+        step = 2.0 ** (math.ceil(math.log2(scale)) - 4)
+        while step > scale * finest:
+            if not steps or step < steps[-1]:
+                steps.append(step)
+            step /= RATIO
     return steps
 
 
