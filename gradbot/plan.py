@@ -1,8 +1,8 @@
-"""What is to be run: cases chosen and seeded, and the whole cut into shards. Pure: no file, no process."""
+"""What is to be run: cases chosen, and the whole cut into shards. Pure: no file, no process."""
 
 from __future__ import annotations
 
-import hashlib
+import difflib
 import heapq
 import math
 import statistics
@@ -88,12 +88,12 @@ def make_plan(
     seed: int = 0,
     present: Mapping[str, str] | None = None,
 ) -> Plan:
-    """The plan for these cases and targets.
+    """The plan for these cases and targets, under the run's seed.
 
     `present` maps devices to "" where they are there and to the reason where not; None: not known here, all are
     taken. A case with a reason to be skipped is skipped with it.
     """
-    chosen = [seeded(case, seed) for case in cases if selection.takes(case)]
+    chosen = [replace(case, seed=seed) for case in cases if selection.takes(case)]
     skipped = [result for case in chosen if (result := _skipped(case, present)) is not None]
     left_out = {result.case.id for result in skipped}
     with_cases = {case.target for case in cases}
@@ -108,10 +108,22 @@ def make_plan(
     )
 
 
-def seeded(case: Case, seed: int) -> Case:
-    """The case with its own seed, made from its id and the run's seed: the same in every order and on every shard."""
-    digest = hashlib.sha256(f"{seed}:{case.id}".encode()).digest()
-    return replace(case, seed=int.from_bytes(digest[:4], "big") & 0x7FFFFFFF)
+def resolve_targets(names: Iterable[str], targets: Sequence[Target]) -> tuple[str, ...]:
+    """Ids of the targets that were named, by id or alias. Raises `UsageError` with the nearest id."""
+    known = {alias: target.id for target in targets for alias in target.aliases}
+    known.update({target.id: target.id for target in targets})
+    for name in names:
+        if name not in known:
+            raise UsageError(f"there is no target {name}{_nearest(name, known)}; `gradbot discover` lists all")
+    return tuple(known[name] for name in names)
+
+
+def hold_cases(selection: Selection, cases: Sequence[Case]) -> None:
+    """Raise `UsageError` for a `--case` that no case has as its name or id."""
+    known = {case.id for case in cases} | {case.name for case in cases}
+    for name in selection.cases:
+        if name not in known:
+            raise UsageError(f"there is no case {name}{_nearest(name, known)}")
 
 
 def estimates(cases: Iterable[Case], durations: Mapping[str, float]) -> dict[str, float]:
@@ -240,3 +252,8 @@ def _matches(case_id: str, glob: str) -> bool:
     """Globs match anywhere in an id; brackets in ids are meant literally."""
     pattern = glob.replace("[", "[[]") if "[" in glob else glob
     return fnmatchcase(case_id, f"*{pattern}*")
+
+
+def _nearest(name: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f"; did you mean {near[0]}?" if near else ""

@@ -28,7 +28,18 @@ from gradbot.model import (
     Shard,
     TargetKind,
 )
-from gradbot.plan import Plan, Selection, ShardPlans, cut, estimates, in_shard, make_plan, seeded, units
+from gradbot.plan import (
+    Plan,
+    Selection,
+    ShardPlans,
+    cut,
+    estimates,
+    hold_cases,
+    in_shard,
+    make_plan,
+    resolve_targets,
+    units,
+)
 from gradbot.run import machine
 from gradbot.run.collecting import Collected, collect
 from gradbot.run.devices import differences
@@ -58,14 +69,16 @@ class Options:
     """How a run is made. `memory_limit` is in bytes: None for a fair share of the machine, 0 for no limit.
 
     `config` is what workers need of the configuration, as they read it. `timeout_of` gives the seconds that a case of
-    a target may take. `output` is where the journal and a killed run's report go.
+    a target may take, `selects` tells which targets are wanted at all, `names` are those that were asked for by id or
+    alias. `output` is where the journal and a killed run's report go.
     """
 
     root: Path
     run: Run
     output: Path | None = None
     selection: Selection = field(default_factory=Selection)
-    devices: tuple[str, ...] = ("cpu",)
+    names: tuple[str, ...] = ()
+    selects: Callable[[str], bool] = lambda _target: True
     jobs: int = 0
     memory_limit: int | None = None
     python: str = sys.executable
@@ -118,14 +131,7 @@ def collect_only(discovery: Discovery, options: Options) -> tuple[Collected, Pla
         collected = _collect(pool, discovery, options)
         if collected is None:
             return None
-        plan = make_plan(
-            collected.cases,
-            collected.discovery.targets,
-            collected.discovery.problems,
-            selection=options.selection,
-            seed=options.run.seed,
-        )
-        return collected, plan
+        return collected, _everything(collected, options, None)
 
 
 def _pool_options(options: Options, token: str, triton: bool) -> PoolOptions:
@@ -170,17 +176,25 @@ def _collect(pool: Pool, discovery: Discovery, options: Options) -> Collected | 
     )
 
 
+def _everything(collected: Collected, options: Options, present: Mapping[str, str] | None) -> Plan:
+    """The plan of the whole run. Raises `UsageError` for a target or case that was named and is not there."""
+    targets = [target for target in collected.discovery.targets if options.selects(target.id)]
+    selection = replace(options.selection, targets=resolve_targets(options.names, targets))
+    hold_cases(selection, collected.cases)
+    return make_plan(
+        collected.cases,
+        targets,
+        collected.discovery.problems,
+        selection=selection,
+        seed=options.run.seed,
+        present=present,
+    )
+
+
 def _planned(pool: Pool, collected: Collected, options: Options) -> Plan:
     """The plan of this shard; the pool gets the lanes that it needs."""
     there = next(iter(pool.descriptions.values()), {})
-    plan = make_plan(
-        collected.cases,
-        collected.discovery.targets,
-        collected.discovery.problems,
-        selection=options.selection,
-        seed=options.run.seed,
-        present=presence(there),
-    )
+    plan = _everything(collected, options, presence(there))
     number, count = options.shard
     if count > 1:
         everything = [*plan.cases, *(result.case for result in plan.skipped)]
@@ -202,11 +216,13 @@ def _report_of(plan: Plan, collected: Collected, options: Options, triton: bool)
     notes = [Note(code="discovery", details={"message": text}) for text in collected.discovery.notes]
     if triton:
         notes.append(Note(code="triton_interpreted"))
+    told = {case.target for case in (*plan.cases, *(result.case for result in plan.skipped))}
+    told |= {each.target for each in plan.unchecked}
     return Report(
         run=options.run,
         shard=shard,
         shards_seen=(shard.name,),
-        targets=collected.discovery.targets,
+        targets=tuple(target for target in collected.discovery.targets if target.id in told),
         problems=collected.discovery.problems,
         unchecked=plan.unchecked,
         notes=tuple(notes),
@@ -350,7 +366,7 @@ class _Results:
             return
         self._retries[result.case.id] = [(result.case.seed, True)]
         for number in range(times):
-            case = result.case if number == 0 else seeded(result.case, self._options.run.seed + number)
+            case = replace(result.case, seed=result.case.seed + number)
             self._pool.submit(self._task(case, f"{case.id}\n{number}", fresh=True, seconds=result.seconds))
 
     def _retried(self, case_id: str, result: CaseResult) -> None:

@@ -64,7 +64,7 @@ def _flags() -> dict[str, str]:
         "cudnn_benchmark": str(cudnn.benchmark).lower(),
         "cudnn_deterministic": str(cudnn.deterministic).lower(),
     }
-    if torch.cuda.is_available() and cudnn.is_available():
+    if torch.cuda.is_available() and torch.backends.cudnn.enabled:
         flags["cudnn_version"] = str(cudnn.version())  # type: ignore[no-untyped-call]
     return flags | {name: value for name in _VARIABLES if (value := os.environ.get(name))}
 

@@ -12,6 +12,7 @@ a signal.
 from __future__ import annotations
 
 import fcntl
+import gc
 import importlib
 import json
 import os
@@ -36,6 +37,8 @@ def main(control: str, module: str, *arguments: str) -> None:
     except Exception as error:  # noqa: BLE001  most often ImportError; whatever it is, the supervisor is told
         channel.send(json.dumps({"unusable": f"{type(error).__name__}: {error}"}).encode())
         return
+    gc.collect()
+    gc.freeze()  # else each worker's first collection copies the memory that it shares with this process
     worker = _fork_workers(channel, worker_module.main, arguments)
     if worker is not None:  # this is a forked worker: nothing of the loop above it is on its stack
         worker()

@@ -11,7 +11,18 @@ from hypothesis import strategies as st
 
 from gradbot.errors import UsageError
 from gradbot.model import Case, CheckSettings, ImportProblem, InputSource, Outcome, Target, TargetKind
-from gradbot.plan import Selection, Unit, cut, estimates, in_shard, make_plan, parse_shard, units
+from gradbot.plan import (
+    Selection,
+    Unit,
+    cut,
+    estimates,
+    hold_cases,
+    in_shard,
+    make_plan,
+    parse_shard,
+    resolve_targets,
+    units,
+)
 
 
 def case(target: str, name: str = "a", device: str = "cpu", **settings: str) -> Case:
@@ -70,13 +81,24 @@ def test_what_is_asked_for_is_chosen(selection: Selection, chosen: list[str]) ->
     assert [each.id.removesuffix("cpu:float64") for each in plan.cases] == chosen
 
 
-def test_a_seed_depends_on_the_case_and_the_run_alone() -> None:
-    cases = [case("p:A"), case("p:B")]
-    forward = {each.id: each.seed for each in make_plan(cases, [], seed=7).cases}
-    backward = {each.id: each.seed for each in make_plan(cases[::-1], [], seed=7).cases}
-    assert forward == backward
-    assert len(set(forward.values())) == 2
-    assert forward != {each.id: each.seed for each in make_plan(cases, [], seed=8).cases}
+def test_every_case_carries_the_seed_of_the_run() -> None:
+    plan = make_plan([case("p:A"), case("p:B", skip="why")], [], seed=7)
+    assert [plan.cases[0].seed, plan.skipped[0].case.seed] == [7, 7]
+
+
+@pytest.mark.parametrize(("named", "found"), [("p:A", "p:A"), ("q:Alias", "p:A")])
+def test_a_target_is_named_by_id_or_alias(named: str, found: str) -> None:
+    assert resolve_targets([named], [replace(target("p:A"), aliases=("q:Alias",))]) == (found,)
+
+
+def test_a_target_that_is_not_there_is_refused_with_the_nearest() -> None:
+    with pytest.raises(UsageError, match=r"no target p:Softcap; did you mean p:SoftCap\?"):
+        resolve_targets(["p:Softcap"], [target("p:SoftCap"), target("p:Other")])
+
+
+def test_a_case_that_is_not_there_is_refused_with_the_nearest() -> None:
+    with pytest.raises(UsageError, match=r"no case big; did you mean bigger\?"):
+        hold_cases(Selection(cases=("big",)), [case("p:A", "bigger")])
 
 
 def test_unknown_durations_are_estimated_from_the_target_then_from_all() -> None:
@@ -159,9 +181,3 @@ def test_a_good_shard_is_read() -> None:
 
 def test_the_plan_of_nothing_is_one_empty_shard() -> None:
     assert [each.name for each in cut([], 4).shards] == ["1/1"]
-
-
-def test_skipped_cases_keep_their_seed() -> None:
-    skipped = make_plan([case("p:A", skip="why")], [], seed=3).skipped[0].case
-    taken = make_plan([replace(skipped, settings=CheckSettings())], [], seed=3).cases[0]
-    assert skipped.seed == taken.seed
