@@ -1,0 +1,284 @@
+"""The noise-aware probe: directional derivatives of functions that exist in low precision only.
+
+Five-point differences with the perturbations as they were really rounded; per output row the noise from fourth
+differences and the truncation from the gap between the five- and the three-point formula; the noise of the backward
+from gradients at inputs moved by a few roundings. Rows are weighted by what they can tell. A pass needs a resolution
+that the dtype allows, a failure two steps that see it and numerics that agree with themselves; all else is unsure.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gradbot.engine.comparison import Comparison, Verdict
+from gradbot.engine.directional import Direction, Point, flat, problem_at, signed_uniform
+from gradbot.engine.problem import Problem
+
+STEPS = {
+    2.0**-53: (2.0**-12, 2.0**-16, 2.0**-9),
+    2.0**-24: (2.0**-6, 2.0**-9, 2.0**-12, 2.0**-4),
+    2.0**-11: (2.0**-3, 2.0**-5, 2.0**-2),
+    2.0**-8: (2.0**-2, 2.0**-4, 2.0**-1),
+}
+RESOLUTION = {2.0**-53: 1e-4, 2.0**-24: 0.02, 2.0**-11: 0.1, 2.0**-8: 0.25}
+DIRECTIONS, COTANGENTS = 4, 4
+NOISES = 5.0
+MOST_WEIGHT = {2.0**-53: 1e12, 2.0**-24: 1e6, 2.0**-11: 64.0, 2.0**-8: 1e6}
+COVERED = 0.9
+_TINY = 1e-300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sample:
+    """Differences along one direction: five- and three-point, fourth, and the steps as they were taken."""
+
+    direction: Direction
+    five: Tensor
+    three: Tensor
+    fourth: Tensor
+    taken: Direction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Look:
+    """What one step length says. `worst` is the cotangent that disagreed most, with its gradients."""
+
+    ratio: float
+    resolution: float
+    coverage: float
+    worst: tuple[Tensor, tuple[Tensor, ...]] | None = None
+    undefined: bool = False
+
+    @property
+    def differs(self) -> bool:
+        return self.ratio > 1
+
+
+def compare_by_probe(problem: Problem, seed: int = 0, roundoff: float | None = None) -> Comparison:
+    """Verdict of the probe over all inputs, then, where that does not decide, input by input.
+
+    `roundoff` is that of the arithmetic inside, where it is coarser than that of inputs and outputs.
+    """
+    point = Point.of(problem)
+    generator = torch.Generator().manual_seed(seed)
+    level = max(point.unit_roundoff, roundoff or 0.0)
+    verdict, looks = _ladder(point, None, level, generator)
+    indices = range(len(point.inputs))
+    wrong: tuple[int, ...] = tuple(indices) if verdict is Verdict.DIFFER and len(point.inputs) == 1 else ()
+    if verdict is not Verdict.AGREE and len(point.inputs) > 1:
+        each = [_ladder(point, index, level, generator) for index in indices]
+        wrong = tuple(index for index in indices if each[index][0] is Verdict.DIFFER)
+        if wrong:
+            verdict = Verdict.DIFFER
+        elif all(one is Verdict.AGREE for one, _ in each):
+            verdict = Verdict.AGREE
+        else:
+            # A disagreement that no input shows alone is not held against the function.
+            verdict = Verdict.UNSURE
+        looks = [look for _, own in each for look in own]
+    best = min(looks, key=lambda look: look.resolution)
+    return Comparison(
+        verdict=verdict,
+        method="noise-aware probe",
+        wrong_pairs=tuple((output, index) for index in wrong for output in _outputs_of(point, index, generator)),
+        resolution=best.resolution if math.isfinite(best.resolution) else None,
+        coverage=best.coverage,
+        reason="precision" if verdict is Verdict.UNSURE else "",
+    )
+
+
+def _outputs_of(point: Point, index: int, generator: torch.Generator) -> tuple[int, ...]:
+    """The outputs that input `index` reaches: with several of them the probe does not tell which is wrong."""
+    if len(point.sizes) == 1:
+        return (0,)
+    reached = []
+    for output in range(len(point.sizes)):
+        cotangent = torch.zeros_like(point.values)
+        cotangent[point.rows(output)] = signed_uniform(point.sizes[output], generator)
+        if bool(point.vjp(cotangent)[index].any()):
+            reached.append(output)
+    return tuple(reached[:1]) or (0,)
+
+
+def _ladder(point: Point, only: int | None, roundoff: float, generator: torch.Generator) -> tuple[Verdict, list[_Look]]:
+    needed = RESOLUTION[roundoff] if roundoff in RESOLUTION else RESOLUTION[_level(roundoff)]
+    steps = STEPS.get(roundoff, STEPS[_level(roundoff)])
+    looks: list[_Look] = []
+    differing: list[_Look] = []
+    precise = False
+    for step in steps:
+        look = _look(point, step, only, roundoff, generator)
+        looks.append(look)
+        if look.undefined:
+            return Verdict.UNSURE, looks
+        if not look.differs and look.resolution <= needed:
+            if look.coverage >= COVERED:
+                return Verdict.AGREE, looks
+            precise = True
+        elif look.differs and look.resolution <= max(1.0, needed):
+            differing.append(look)
+    if precise and not differing:
+        return Verdict.AGREE, looks
+    if len(differing) >= 2 and not precise:
+        worst = differing[-1].worst
+        if worst is not None and _consistent(point, sorted(steps)[:2], only, worst, generator):
+            return Verdict.DIFFER, looks
+    return Verdict.UNSURE, looks
+
+
+def _level(roundoff: float) -> float:
+    return next((each for each in sorted(STEPS) if each >= roundoff), 2.0**-8)
+
+
+def _sample(point: Point, direction: Direction, step: float) -> _Sample:
+    ahead, behind = point.moved(direction, step), point.moved(direction, -step)
+    far_ahead, far_behind = point.moved(direction, 2 * step), point.moved(direction, -2 * step)
+    up, down, far_up, far_down = (point.evaluate(each) for each in (ahead, behind, far_ahead, far_behind))
+    taken = tuple(
+        None if along is None else (8 * (flat(a) - flat(b)) - (flat(c) - flat(d))) / 12
+        for along, a, b, c, d in zip(direction, ahead, behind, far_ahead, far_behind, strict=True)
+    )
+    return _Sample(
+        direction=direction,
+        five=(8 * (up - down) - (far_up - far_down)) / 12,
+        three=(up - down) / 2,
+        fourth=far_up - 4 * up + 6 * point.values - 4 * down + far_down,
+        taken=taken,
+    )
+
+
+def _look(point: Point, step: float, only: int | None, roundoff: float, generator: torch.Generator) -> _Look:
+    samples = [_sample(point, point.direction(generator, only=only), step) for _ in range(DIRECTIONS)]
+    five = torch.stack([each.five for each in samples])
+    three = torch.stack([each.three for each in samples])
+    fourth = torch.stack([each.fourth for each in samples])
+    finite = torch.isfinite(five).all(0) & torch.isfinite(fourth).all(0) & torch.isfinite(point.values)
+    if not bool(finite.any()):
+        return _Look(ratio=0.0, resolution=math.inf, coverage=0.0, undefined=True)
+    five, three, fourth = (torch.where(finite, each, 0.0) for each in (five, three, fourth))
+    magnitude = torch.where(finite, point.values.abs(), 0.0)
+    noise = _noise(fourth, magnitude, roundoff)
+    truncation = (five - three).abs()
+    signal = five.abs().mean(0)
+    rms = float(magnitude.square().mean().sqrt())
+    # A derivative that changes the value by less than a hundredth over its own scale is immaterial at this precision.
+    immaterial = step * 1e-2 * magnitude.clamp_min(0.1 * rms) + _TINY
+    bar = 0.95 * NOISES * noise + 0.5 * truncation.amax(0) + _TINY
+    weight = torch.where(finite, 1 / bar, 0.0)
+    weight = (weight / weight.max()).clamp_min(1 / MOST_WEIGHT.get(point.unit_roundoff, 1e6)) * finite
+    coverage = float((((bar <= 0.5 * signal) | (bar <= immaterial)) & finite).double().mean())
+
+    drawn = [signed_uniform(len(weight), generator) * weight for _ in range(COTANGENTS)]
+    aligned = [torch.sign(row) * weight for row in five]
+    cotangents = [_stored(point, each) for each in (*drawn, *aligned)]
+    gradients = [point.vjp(each) for each in cotangents]
+    spread = _backward_noise(point, cotangents, gradients, samples, roundoff, generator)
+
+    ratio, worst, resolutions = 0.0, None, []
+    for number, (cotangent, gradient) in enumerate(zip(cotangents, gradients, strict=True)):
+        for place, sample in enumerate(samples):
+            if number >= COTANGENTS and number - COTANGENTS != place:
+                continue
+            analytical, size = _dot(gradient, sample.taken)
+            if not math.isfinite(analytical):
+                return _Look(ratio=math.inf, resolution=0.0, coverage=coverage, worst=(cotangent, gradient))
+            numerical = float(cotangent @ five[place])
+            scale = float((cotangent * five[place]).norm())
+            allowed = (
+                NOISES * 0.95 * float((cotangent * noise).norm())
+                + 0.5 * abs(float(cotangent @ (five[place] - three[place])))
+                + 0.25 * float((cotangent * truncation[place]).norm())
+                + NOISES * spread * size
+                + _TINY
+            )
+            reach = max(size, scale, float((cotangent * immaterial).norm()))
+            if number >= COTANGENTS:
+                reach = max(reach, abs(numerical))
+            else:
+                resolutions.append(0.0 if allowed <= 10 * _TINY else allowed / (reach + _TINY))
+            if abs(analytical - numerical) / allowed > ratio:
+                ratio, worst = abs(analytical - numerical) / allowed, (cotangent, gradient)
+    return _Look(ratio=ratio, resolution=sorted(resolutions)[len(resolutions) // 2], coverage=coverage, worst=worst)
+
+
+def _noise(fourth: Tensor, magnitude: Tensor, roundoff: float) -> Tensor:
+    """Rounding noise per row: its own fourth difference, the pooled relative level, and the rounding of the output."""
+    own = fourth.square().mean(0).sqrt() / math.sqrt(70.0)
+    usable = magnitude > 0
+    pooled = float((own[usable] / magnitude[usable]).median()) if bool(usable.any()) else 0.0
+    present = own[own > 0]
+    typical = float(present.median()) if present.numel() else 0.0
+    level = max(min(pooled, 64 * roundoff), 0.4 * roundoff) * magnitude
+    return torch.maximum(own, torch.maximum(torch.full_like(own, 0.3 * typical), level))
+
+
+def _backward_noise(
+    point: Point,
+    cotangents: list[Tensor],
+    gradients: list[tuple[Tensor, ...]],
+    samples: list[_Sample],
+    roundoff: float,
+    generator: torch.Generator,
+) -> float:
+    """The relative noise of the backward: how far gradients move when the inputs move by a few roundings."""
+    squares, count = 0.0, 0
+    for _ in range(2):
+        moved = []
+        for own, values in zip(point.problem.inputs, point.inputs, strict=True):
+            signs = torch.randint(0, 2, values.shape, generator=generator).double() * 2 - 1
+            moved.append((values + 4 * roundoff * signs * values.abs()).to(own.dtype).view(own.shape).to(own.device))
+        with problem_at(point.problem, moved) as problem:
+            beside = Point.of(problem)
+            for cotangent, gradient in zip(cotangents, gradients, strict=True):
+                other = beside.vjp(cotangent)
+                for sample in samples:
+                    analytical, size = _dot(gradient, sample.taken)
+                    moved_value, _ = _dot(other, sample.taken)
+                    if math.isfinite(moved_value) and math.isfinite(analytical):
+                        squares += ((moved_value - analytical) / (size + _TINY)) ** 2
+                        count += 1
+    return max(min(math.sqrt(squares / max(count, 1)), 1.0), 0.5 * roundoff)
+
+
+def _dot(gradient: tuple[Tensor, ...], taken: Direction) -> tuple[float, float]:
+    """The analytical directional derivative, and the root of its summed squares."""
+    total, squares = 0.0, 0.0
+    for own, step in zip(gradient, taken, strict=True):
+        if step is not None:
+            terms = own * step
+            total += float(terms.sum())
+            squares += float(terms.square().sum())
+    return total, math.sqrt(squares)
+
+
+def _stored(point: Point, cotangent: Tensor) -> Tensor:
+    """A cotangent as its outputs' dtypes hold it."""
+    parts = torch.split(cotangent, list(point.sizes))
+    outputs = point.linearization.outputs
+    return torch.cat([flat(part.to(output.dtype)) for part, output in zip(parts, outputs, strict=True)])
+
+
+def _consistent(
+    point: Point,
+    steps: list[float],
+    only: int | None,
+    worst: tuple[Tensor, tuple[Tensor, ...]],
+    generator: torch.Generator,
+) -> bool:
+    """Along fresh directions the difference, per unit of step, is the same at two steps: rounding is not."""
+    cotangent, gradient = worst
+    agreeing = 0
+    for _ in range(3):
+        direction = point.direction(generator, only=only)
+        errors = []
+        for step in steps:
+            sample = _sample(point, direction, step)
+            numerical = float(cotangent @ torch.where(torch.isfinite(sample.five), sample.five, 0.0))
+            errors.append((_dot(gradient, sample.taken)[0] - numerical) / step)
+        first, second = errors
+        agreeing += first * second > 0 and abs(first - second) <= 0.5 * min(abs(first), abs(second))
+    return agreeing >= 2

@@ -1,0 +1,57 @@
+"""The same call in float64: every floating-point tensor, parameter and buffer that it is given, raised."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gradbot.engine.prepare import NothingToCheckError, Prepared, UserCodeError, prepare
+from gradbot.engine.subject import Subject
+from gradbot.engine.trees import map_leaves
+
+LOW = (torch.float32, torch.float16, torch.bfloat16)
+
+
+def is_low(tensor: Tensor) -> bool:
+    """Whether a tensor is of a lower precision than float64, real or complex."""
+    return tensor.dtype in (*LOW, torch.complex64, torch.complex32)
+
+
+def prepared_in_double(subject: Subject, func: Callable[..., Any] | None = None, *, seed: int = 0) -> Prepared | None:
+    """The call, or that of `func` with its arguments, prepared in float64; None where float64 is not accepted.
+
+    Not accepted: it raises, or an output that was of low precision still is.
+    """
+    raised: dict[int, Any] = {}
+    args, kwargs = map_leaves(lambda leaf: _raised(leaf, raised), (subject.args, dict(subject.kwargs)))
+    called = _raised(subject.func if func is None else func, raised)
+    try:
+        prepared = prepare(called, args, kwargs, seed=seed)
+    except (UserCodeError, NothingToCheckError):
+        return None
+    outputs = [prepared.outputs[position] for position in prepared.subject.selected]
+    if not outputs or any(isinstance(each, Tensor) and is_low(each) for each in outputs):
+        return None
+    if len(prepared.problem.inputs) != len(subject.inputs) or prepared.subject.selected != subject.selected:
+        return None
+    return prepared
+
+
+def _raised(leaf: Any, done: dict[int, Any]) -> Any:
+    if isinstance(leaf, torch.nn.Module):
+        return done.setdefault(id(leaf), copy.deepcopy(leaf).double())
+    if isinstance(leaf, Tensor) and is_low(leaf):
+        if id(leaf) not in done:
+            wide = torch.complex128 if leaf.is_complex() else torch.float64
+            done[id(leaf)] = leaf.detach().to(wide).requires_grad_(leaf.requires_grad)
+        return done[id(leaf)]
+    return leaf
+
+
+def restored(values: Sequence[Tensor], like: Mapping[int, Tensor]) -> list[Tensor]:
+    """Float64 values in the dtypes of `like`, by position."""
+    return [each.to(like[position].dtype) for position, each in enumerate(values)]
