@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gradbot.github.client import Client, RequestError
 from gradbot.github.context import PullRequest, WorkflowRun
@@ -41,7 +41,9 @@ def find(client: Client, pull: PullRequest, workflow_path: str, names: Names, me
             found = of_commit(held, client.context.repository, run.head_sha, [run.head_sha])
             if found.parts:
                 words = f"compared with {pull.base_ref}@{run.head_sha[:7]}"
-                return Base(report=joined(found, merge, ()), sha=run.head_sha, words=words)
+                report = joined(found, merge, ())
+                told = replace(report.run, branch=pull.base_ref)
+                return Base(report=replace(report, run=told), sha=run.head_sha, words=words)
     except RequestError as error:
         return Base(words=f"no base report could be read: {error}")
     return Base(words=f"no report found on {pull.base_ref} at or before {merge_base[:7]}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gradbot.github.publish import Page
+from gradbot.report import annotations as commands
 from gradbot.report import markdown
 from gradbot.report.markdown import Links
 from gradbot.report.markdown_escape import escape
@@ -14,27 +15,27 @@ _REMARK_CHARACTERS = 300
 
 
 class Rendered:
-    """Markdown and annotations of a page, with what a reader must know of its origin on top."""
+    """Markdown and annotations of a page; below the verdict, what a reader must know of where it comes from."""
 
     def comment(self, page: Page, limit: int) -> str:
         """The comment, at most `limit` characters."""
-        head = _remarks(page)
-        return head + markdown.comment(
-            page.report, page.changes, links=_links(page), fork=page.fork, limit=limit - len(head)
+        told = _remarks(page)
+        links, room = _links(page), limit - len(told)
+        return _below_verdict(
+            markdown.comment(page.report, page.changes, links=links, fork=page.fork, limit=room), told
         )
 
     def summary(self, page: Page, limit: int) -> str:
         """The job summary, at most `limit` bytes."""
-        head = _remarks(page)
-        return head + markdown.summary(
-            page.report, page.changes, links=_links(page), fork=page.fork, limit=limit - len(head.encode())
+        told = _remarks(page)
+        links, room = _links(page), limit - len(told.encode())
+        return _below_verdict(
+            markdown.summary(page.report, page.changes, links=links, fork=page.fork, limit=room), told
         )
 
     def annotations(self, page: Page, per_level: int) -> Sequence[str]:
         """Workflow commands for the lines at fault."""
-        from gradbot.report import annotations
-
-        return annotations.commands(page.report, page.changes, per_level=per_level)
+        return commands.render(page.report, page.changes, per_level=per_level).splitlines()
 
 
 def _links(page: Page) -> Links:
@@ -46,10 +47,15 @@ def _links(page: Page) -> Links:
 
 
 def _remarks(page: Page) -> str:
-    """What is missing or left out, as a quote above the result."""
+    """What is missing or was left out, as quotes."""
     told = list(page.remarks[:_REMARKS])
     if len(page.remarks) > _REMARKS:
         told.append(f"{len(page.remarks) - _REMARKS} more remarks are in the run's log")
     if page.changes.base is None and page.base_words:
-        told.append(f"Nothing is known of the base: {page.base_words}.")
-    return "".join(f"> {escape(each, _REMARK_CHARACTERS)}\n\n" for each in told)
+        told.append(f"base: {page.base_words}")
+    return "".join(f"\n> {escape(each, _REMARK_CHARACTERS)}\n" for each in told)
+
+
+def _below_verdict(text: str, told: str) -> str:
+    verdict, line_end, rest = text.partition("\n")
+    return f"{verdict}{line_end}{told}{rest}"

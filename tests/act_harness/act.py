@@ -1,4 +1,4 @@
-"""One run of a workflow by act: a repository of its own, an event, the shims for foreign actions, a clean environment."""
+"""One run of a workflow by act: its own repository, an event, shims for foreign actions, a clean environment."""
 
 from __future__ import annotations
 

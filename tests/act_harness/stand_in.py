@@ -4,10 +4,11 @@ A prepared "die" ends it as a killed machine would: no report, exit code 137.
 """
 
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 prepared, arguments = Path(sys.argv[1]), sys.argv[2:]
-value = dict(zip(arguments, arguments[1:], strict=False))
+value = dict(pairwise(arguments))
 report = Path(value["--json"])
 text = (prepared / f"{value.get('--shard', '1/1').replace('/', '-of-')}.json").read_text()
 if text == "die":
