@@ -90,15 +90,13 @@ def op_targets(found: Iterable[Registration], package: str) -> Iterator[Target]:
 
 
 def _target(op: str, parts: list[Registration], package: str) -> Target:
-    first = {
-        part: each for part in ("vmap", "fake", "autograd", "impl", "define") for each in parts if each.part == part
-    }
+    differentiable = [each for each in parts if each.part == "autograd" or _is_autograd_key(each.key)]
+    first = {each.part: each for each in reversed(parts) if each not in differentiable or each.part == "define"}
     home = first.get("define") or parts[0]
-    differentiable = any(each.part == "autograd" or _is_autograd_key(each.key) for each in parts)
     methods = {part: each.location for part, each in first.items()}
-    autograd = next((each for each in parts if each.part == "impl" and _is_autograd_key(each.key)), None)
-    if "autograd" not in methods and autograd is not None:
-        methods["autograd"] = autograd.location
+    if differentiable:
+        formulas = [each for each in differentiable if each.part == "autograd"]
+        methods["autograd"] = (formulas or differentiable)[0].location
     return Target(
         id=op,
         kind=TargetKind.OP,
@@ -108,8 +106,8 @@ def _target(op: str, parts: list[Registration], package: str) -> Target:
         location=home.location,
         methods={name: methods[name] for name in ("define", "impl", "autograd", "fake", "vmap") if name in methods},
         offers=Offers(
-            backward=differentiable,
-            autograd_formula=differentiable,
+            backward=bool(differentiable),
+            autograd_formula=bool(differentiable),
             fake_kernel="fake" in first or any(each.key in _FAKE_KEYS for each in parts),
             vmap="rule" if "vmap" in first or any(each.key == "FuncTorchBatched" for each in parts) else "none",
         ),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -106,7 +106,8 @@ def _packages_of_project(folder: Path) -> Iterator[tuple[Path, Path]]:
         for each in sorted(src.iterdir()):
             if _holds_python(each) or _is_module(each):
                 yield each, src
-    children = [each for each in sorted(folder.iterdir()) if each.name not in NOT_PACKAGES and each != src]
+    beside = (each for each in sorted(folder.iterdir()) if each.name not in NOT_PACKAGES and each != src)
+    children = [each for each in beside if not _is_left_out(each)]
     packages = [each for each in children if (each / "__init__.py").is_file()]
     namespaces = [each for each in children if each not in packages and _holds_packages(each)]
     yield from ((each, folder) for each in (*packages, *namespaces))
@@ -214,18 +215,16 @@ def _cpp_files(folder: Path) -> Iterator[Path]:
     yield from (path for path in files_below(folder) if path.suffix in CPP_SUFFIXES)
 
 
-def files_below(folder: Path, leave_out: Sequence[str] = ()) -> Iterator[Path]:
+def files_below(folder: Path) -> Iterator[Path]:
     """Files in a folder, sorted, a folder's `__init__.py` first; not in hidden folders, environments, build output."""
     for where, folders, names in os.walk(folder):
         here = Path(where)
-        folders[:] = sorted(
-            each
-            for each in folders
-            if each not in _NEVER
-            and each not in leave_out
-            and not each.startswith(".")
-            and not each.endswith((".egg-info", ".dist-info"))
-            and not (here / each / "pyvenv.cfg").is_file()
-        )
+        folders[:] = sorted(each for each in folders if not _is_left_out(here / each))
         for name in sorted(names, key=lambda each: (each != "__init__.py", each)):
             yield here / name
+
+
+def _is_left_out(folder: Path) -> bool:
+    name = folder.name
+    made = name in _NEVER or name.startswith(".") or name.endswith((".egg-info", ".dist-info"))
+    return made or (folder / "pyvenv.cfg").is_file()
