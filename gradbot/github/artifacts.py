@@ -20,11 +20,12 @@ from urllib.parse import urljoin, urlsplit
 from gradbot.github.client import Artifact, Client, RequestError
 
 if TYPE_CHECKING:
-    from requests import PreparedRequest
+    from requests import PreparedRequest, Response
 
 MEMBER = "report.json"
 _REDIRECTS = (301, 302, 303, 307, 308)
 _HOPS = 4
+_MESSAGE_BYTES = 2000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,10 +111,15 @@ def _download_once(client: Client, artifact: Artifact, caps: ArchiveCaps) -> byt
                 elif answer.status_code == requests.codes.ok:
                     return _bounded(answer.iter_content(1 << 16), artifact, caps)
                 else:
-                    raise client.failure(f"GET {target.path}", answer.status_code, answer.headers, answer.reason)
+                    raise client.failure(f"GET {target.path}", answer.status_code, answer.headers, _message(answer))
         raise RequestError(f"{artifact.name}: more than {_HOPS} redirects")
     except requests.RequestException as error:
         raise RequestError(f"{artifact.name}: {type(error).__name__}", wait=timing.backoff) from None
+
+
+def _message(answer: Response) -> str:
+    """The beginning of what an answer says, enough to tell one refusal from another."""
+    return answer.raw.read(_MESSAGE_BYTES, decode_content=True).decode("utf-8", "replace") or answer.reason
 
 
 def _authorization(token: str) -> Callable[[PreparedRequest], PreparedRequest]:
