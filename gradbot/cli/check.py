@@ -235,7 +235,7 @@ def _sources(report: Report, root: Path) -> dict[str, str]:
 
 def _say(report: Report, seen: _Judged, files: tuple[str, ...], options: Mapping[str, Any], stream: TextIO) -> None:
     told = seen.changes.told if seen.changes is not None else None
-    width = shutil.get_terminal_size((120, 24)).columns
+    width = 1000 if options["quiet"] else shutil.get_terminal_size((120, 24)).columns
     colour = stream.isatty() and "NO_COLOR" not in os.environ
     alone = _alone(report)
     said = terminal.render(alone, width=width, colour=colour, verbose=options["verbose"], told=told, files=files)

@@ -27,6 +27,9 @@ COMMANDS = {
 }
 
 
+_RUN_USER_CODE = frozenset({"check", "discover", "coverage", "record", "plan"})
+
+
 class _LazyGroup(click.Group):
     """Imports a subcommand's module when it is asked for, so that `gradbot publish` starts fast."""
 
@@ -57,7 +60,14 @@ def gradbot() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit with one of `ExitCode`."""
+    """Run the command line and exit with one of `ExitCode`.
+
+    Commands that start user code first get rid of secrets in this process's environment.
+    """
+    if arguments is None and sys.argv[1:2] and sys.argv[1] in _RUN_USER_CODE:
+        from gradbot.run.secrets import restart_without_secrets
+
+        restart_without_secrets(sys.argv[1:])
     sys.exit(run(arguments))
 
 
