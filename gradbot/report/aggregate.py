@@ -234,7 +234,12 @@ def _telling(occurrence: Occurrence) -> tuple[object, ...]:
     )
 
 
-_CLASS_ORDER = tuple(Classification)
+_CLASS_ORDER = (
+    Classification.NEW,
+    Classification.UNCLASSIFIED,
+    Classification.FLAKY,
+    *(each for each in Classification if each.value not in ("new", "unclassified", "flaky")),
+)
 _CHECK_ORDER = {name.value: position for position, name in enumerate(CheckName)}
 _GROUP_ORDER = {"1": 0, "4": 1, "8": 2, "3": 3, "2": 4, "7": 5, "6": 6, "5": 7}
 

@@ -11,10 +11,12 @@ from rich.table import Table
 from rich.text import Text
 
 from gradbot import messages
+from gradbot.explanations import Explanation
 from gradbot.model import CaseResult, CheckResult, Evidence, JacobianMap, Outcome, Report, Severity
 from gradbot.report import aggregate, heatmap, text, wording
 from gradbot.report.aggregate import Item, Occurrence, TargetState
 from gradbot.report.compare import Changes
+from gradbot.rules import Rule
 
 _MOST_DETAILS = 5
 _MOST_LINES = 30
@@ -347,3 +349,35 @@ def _print(what: RenderableType, width: int, colour: bool) -> str:
     console.print(what, crop=False)
     assert isinstance(console.file, io.StringIO)
     return "\n".join(line.rstrip() for line in console.file.getvalue().split("\n"))
+
+
+def render_rule(rule: Rule, explanation: Explanation, *, width: int = 80, colour: bool = False) -> str:
+    """One rule in full: meaning, usual causes, remedy and the example."""
+    parts: list[RenderableType] = [
+        Text.assemble((rule.id, "bold"), "  ", rule.kind, ("  " + rule.severity.value, "dim")),
+        Text(rule.summary),
+        "",
+        Text(explanation.meaning),
+        "",
+        Text("usual causes", style="bold"),
+    ]
+    for cause in explanation.causes:
+        line = Table.grid(padding=(0, 1, 0, 0))
+        line.add_row(Text("  -"), Text(cause))
+        parts.append(line)
+    parts += ["", Text("remedy", style="bold"), _indented(Text(explanation.remedy))]
+    for word, code, style in (("wrong", explanation.wrong, "red"), ("right", explanation.right, "green")):
+        if code:
+            lines = [Text(f"    {line}", no_wrap=True, overflow="ignore") for line in code.strip("\n").split("\n")]
+            parts += ["", Text(word, style=f"bold {style}"), *lines]
+    return _print(Group(*parts), width, colour)
+
+
+def render_rules(rules: Sequence[Rule], *, width: int = 80, colour: bool = False) -> str:
+    """The catalogue, a rule a line."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for rule in rules:
+        table.add_row(Text(rule.id, style="bold"), Text(rule.summary), Text(rule.severity.value, style="dim"))
+    return _print(
+        Group(table, "", Text("gradbot explain GB101 says more about one of them", style="dim")), width, colour
+    )
