@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 import torch.autograd.forward_ad as fwAD
 from torch import Tensor
 
 from gradbot.engine.checks.context import Context, cotangents, raised, skipped, unsupported
-from gradbot.engine.checks.values import disagrees, rounding
+from gradbot.engine.checks.values import disagrees, rounding, where_finite
 from gradbot.engine.problem import Problem
 from gradbot.engine.user_errors import one_line
 from gradbot.engine.verdict import compare_and_judge, with_findings
@@ -57,22 +55,14 @@ def _nonlinear(context: Context, tangents: tuple[Tensor, ...], first: tuple[Tens
         found = _tangents(context.problem, tuple(each * scale for each in tangents))
         expected = [None if each is None else each * scale for each in first]
         place = disagrees(
-            _where_finite(found, first),
-            _where_finite(expected, first),
+            where_finite(found, first),
+            where_finite(expected, first),
             relative=rounding(context.problem.inputs),
             scales=first,
         )
         if place is not None:
             return (context.finding(NAME, "nonlinear_jvp", methods=("jvp",), output=place, details={"scale": scale}),)
     return ()
-
-
-def _where_finite(values: Sequence[Tensor | None], like: Sequence[Tensor | None]) -> list[Tensor | None]:
-    """Zeros where `like` is not finite: 0 * inf is NaN in a right jvp too."""
-    return [
-        each if each is None or usual is None else torch.where(usual.isfinite(), each, 0.0)
-        for each, usual in zip(values, like, strict=True)
-    ]
 
 
 def _undefined(context: Context, tangents: tuple[Tensor, ...], first: tuple[Tensor | None, ...]) -> tuple[Finding, ...]:
@@ -90,7 +80,12 @@ def _undefined(context: Context, tangents: tuple[Tensor, ...], first: tuple[Tens
         except Exception as error:  # noqa: BLE001 - it worked with zeros
             details = {"undefined": str(left_out), "message": one_line(error)}
             return (context.finding(NAME, "undefined_tangent", methods=("jvp",), input=left_out, details=details),)
-        place = disagrees(found, expected, relative=rounding(context.problem.inputs), scales=first)
+        place = disagrees(
+            where_finite(found, first),
+            where_finite(expected, first),
+            relative=rounding(context.problem.inputs),
+            scales=first,
+        )
         if place is not None:
             return (context.finding(NAME, "undefined_tangent", methods=("jvp",), output=place, input=left_out),)
     return ()

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gradbot.engine.checks import layouts
 from gradbot.engine.checks.context import Context, concluded, cotangents, raised
-from gradbot.engine.checks.values import Values, dense, disagrees, rounding
+from gradbot.engine.checks.values import Values, dense, disagrees, rounding, where_finite
 from gradbot.engine.user_errors import one_line
 from gradbot.model import CheckName, CheckResult, Finding
 
@@ -59,14 +59,8 @@ def _vjp(outputs: tuple[Tensor, ...], inputs: tuple[Tensor, ...]) -> Callable[[S
 
 def _zero(context: Context, vjp: Callable[..., Values], first: Sequence[Tensor], base: Values) -> Finding | None:
     found = vjp([torch.zeros_like(each) for each in first])
-    for position, (zero, usual) in enumerate(zip(found, base, strict=True)):
-        if zero is None or usual is None:
-            continue
-        # 0 * inf is NaN in a right backward too: at a pole there is nothing to say
-        finite = (
-            dense(usual).isfinite() if usual.shape == zero.shape else torch.ones_like(dense(zero), dtype=torch.bool)
-        )
-        if bool((dense(zero)[finite] != 0).any()):
+    for position, each in enumerate(where_finite(found, base)):
+        if each is not None and bool((each != 0).any()):
             return context.finding(NAME, "backward_not_mul_by_grad_output", input=position)
     return None
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gradbot.engine.checks.context import Context, concluded, cotangents, raised
-from gradbot.engine.checks.values import disagrees, rounding
+from gradbot.engine.checks.values import disagrees, rounding, where_finite
 from gradbot.engine.user_errors import one_line
 from gradbot.model import CheckName, CheckResult, Finding
 
@@ -22,7 +22,7 @@ def run(context: Context) -> CheckResult:
     try:
         outputs = subject.graph()
         full = cotangents(outputs, context.generator())
-        expected_scale = _grad(outputs, subject.inputs, full)
+        usual = _grad(outputs, subject.inputs, full)
     except Exception as error:  # noqa: BLE001 - whatever user code raises is part of the verdict
         return raised(context, NAME, error, "backward")
     everything = frozenset(range(len(outputs)))
@@ -30,7 +30,7 @@ def run(context: Context) -> CheckResult:
     chosen, notes = context.affordable(subsets, calls=1.0)
     findings = []
     for undefined in chosen:
-        found = _one(context, outputs, full, expected_scale, undefined)
+        found = _one(context, outputs, full, usual, undefined)
         if found is not None:
             findings.append(found)
     return concluded(NAME, tuple(findings), notes=notes)
@@ -57,7 +57,9 @@ def _one(
         return context.finding(
             NAME, "undefined_grad", output=output, details={"undefined": which, "message": one_line(error)}
         )
-    place = disagrees(found, expected, relative=rounding(inputs), scales=scales)
+    place = disagrees(
+        where_finite(found, scales), where_finite(expected, scales), relative=rounding(inputs), scales=scales
+    )
     if place is None:
         return None
     return context.finding(NAME, "undefined_grad", output=output, input=place, details={"undefined": which})

@@ -50,6 +50,14 @@ def disagrees(found: Values, expected: Values, *, relative: float, scales: Value
     return None
 
 
+def where_finite(values: Values, like: Values) -> list[Tensor | None]:
+    """Strided values with zeros where `like` is not finite: 0 * inf is NaN in a right derivative too."""
+    return [
+        each if each is None or usual is None else torch.where(dense(usual).isfinite(), dense(each), 0.0)
+        for each, usual in zip(values, like, strict=True)
+    ]
+
+
 def dense(tensor: Tensor) -> Tensor:
     """Detached, strided."""
     tensor = tensor.detach()
