@@ -57,7 +57,12 @@ def localise(problem: Problem, comparison: Comparison, settings: CheckSettings, 
     return tuple(found)
 
 
-def _from_block(point: Point, block: Block, comparison: Comparison, settings: CheckSettings) -> Localised:
+def from_block(problem: Problem, block: Block, comparison: Comparison) -> Localised:
+    """What a formed Jacobian shows, whose entries are not looked at again."""
+    return _from_block(Point.of(problem), block, comparison, None)
+
+
+def _from_block(point: Point, block: Block, comparison: Comparison, settings: CheckSettings | None) -> Localised:
     wrong = block.wrong
     error = (block.analytical - block.numerical).abs().nan_to_num(math.inf, math.inf)
     order = torch.where(wrong, error, -1.0).reshape(-1).argsort(descending=True)[: min(MOST_ENTRIES, int(wrong.sum()))]
@@ -96,7 +101,7 @@ def _from_block(point: Point, block: Block, comparison: Comparison, settings: Ch
         rows=tuple(wrong_rows.tolist()),
         columns=tuple(wrong_columns.tolist()),
         evidence=evidence,
-        confirmed=_confirm(point, block.output, block.input, places[:MOST_ENTRIES], settings),
+        confirmed=settings is not None and _confirm(point, block.output, block.input, places, settings),
     )
 
 

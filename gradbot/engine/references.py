@@ -21,3 +21,8 @@ class References:
     surrogate_of: Callable[..., Any] | None = None
     projection: Callable[..., Any] | None = None
     invariant: Callable[..., Any] | None = None
+
+    @property
+    def compared(self) -> bool:
+        """Whether there is anything to compare gradients with."""
+        return self.reference is not None or self.surrogate_of is not None

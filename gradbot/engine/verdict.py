@@ -13,7 +13,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from gradbot.engine import kinks, localise, surrogates
+from gradbot.engine import kinks, localise, low_precision, surrogates
 from gradbot.engine.checks.context import Context, concluded, raised
 from gradbot.engine.compare import compare_jacobians
 from gradbot.engine.comparison import Comparison, Verdict
@@ -22,6 +22,7 @@ from gradbot.engine.evidence import from_block
 from gradbot.engine.jacobian.point import OutputsChangedError
 from gradbot.engine.kinks import TriageVerdict
 from gradbot.engine.problem import Problem
+from gradbot.engine.small_errors import persistent
 from gradbot.model import (
     Capability,
     Certainty,
@@ -54,6 +55,8 @@ def compare_and_judge(
     `direction` is "reverse" or "forward"; `methods` are where the cause is looked for in a Function.
     """
     try:
+        if _is_low(problem):
+            return _judge_low(context, problem, direction, check, methods)
         comparison = compare_jacobians(problem, direction=direction, settings=context.settings, seed=context.seed)
     except OutputsChangedError as error:
         details = {"message": str(error)}
@@ -63,12 +66,61 @@ def compare_and_judge(
     except Exception as error:  # noqa: BLE001 - whatever user code raises is part of the verdict
         return raised(context, check, error, "backward" if direction == "reverse" else "jvp")
     if comparison.verdict is Verdict.AGREE:
-        return _agreed(context, comparison, check, methods)
+        return _agreed(context, problem, comparison, check, methods)
     if comparison.verdict is Verdict.UNSURE:
         return _inconclusive(context, problem, check, comparison.reason)
     if direction == "forward":
         return _judge_forward(context, problem, comparison, check, kind, methods)
     return _judge_reverse(context, problem, comparison, check, kind, methods)
+
+
+def _is_low(problem: Problem) -> bool:
+    """Whether inputs or outputs are below float64, or the arithmetic inside is, as the outputs show."""
+    if any(low_precision.is_low(each) for each in problem.inputs):
+        return True
+    return low_precision.arithmetic(problem) is not torch.float64
+
+
+def _judge_low(
+    context: Context, problem: Problem, direction: str, check: CheckName, methods: tuple[str, ...]
+) -> CheckResult:
+    if check is not CheckName.BACKWARD:
+        comparison = compare_jacobians(problem, direction=direction, settings=context.settings, seed=context.seed)
+        if comparison.verdict is Verdict.AGREE:
+            return _agreed(context, problem, comparison, check, methods)
+        return _inconclusive(context, problem, check, "precision")
+    examined = low_precision.examine(
+        context.subject, problem, context.settings, reference=context.references.reference, seed=context.seed
+    )
+    comparison = examined.comparison
+    if comparison.verdict is Verdict.AGREE:
+        return _agreed(context, problem, comparison, check, methods)
+    if comparison.verdict is Verdict.UNSURE:
+        return _inconclusive(context, problem, check, comparison.reason or "precision")
+    if examined.problem is not problem:
+        return _judge_reverse(context, examined.problem, comparison, check, examined.kind, methods)
+    blocks = {(each.output, each.input): each for each in comparison.blocks}
+    findings = []
+    for output, position in comparison.wrong_pairs:
+        block = blocks.get((output, position))
+        where = None if block is None else localise.from_block(problem, block, comparison)
+        findings.append(
+            context.finding(
+                check,
+                examined.kind,
+                methods=methods,
+                output=output,
+                input=position,
+                certainty=Certainty.CERTAIN if block is not None else Certainty.LIKELY,
+                evidence=Evidence(method=comparison.method, resolution=comparison.resolution)
+                if where is None
+                else where.evidence,
+                diagnosis=None if where is None else _diagnosis(context, problem, comparison, where, check),
+                details={"dtype": str(low_precision.arithmetic(problem)).removeprefix("torch.")},
+                names=(problem.output_names, problem.input_names),
+            )
+        )
+    return concluded(check, tuple(findings))
 
 
 def with_findings(result: CheckResult, findings: tuple[Finding, ...]) -> CheckResult:
@@ -85,10 +137,13 @@ def with_findings(result: CheckResult, findings: tuple[Finding, ...]) -> CheckRe
     )
 
 
-def _agreed(context: Context, comparison: Comparison, check: CheckName, methods: tuple[str, ...]) -> CheckResult:
+def _agreed(
+    context: Context, problem: Problem, comparison: Comparison, check: CheckName, methods: tuple[str, ...]
+) -> CheckResult:
     findings: tuple[Finding, ...] = ()
-    if comparison.largest_relative_error > SMALL:
-        details = {"relative_error": comparison.largest_relative_error}
+    relative_error = persistent(problem, comparison) if comparison.largest_relative_error > SMALL else 0.0
+    if relative_error > SMALL:
+        details = {"relative_error": relative_error}
         findings = (context.finding(check, "small_mismatch", methods=methods, details=details),)
     evidence = Evidence(
         method=comparison.method,

@@ -11,19 +11,18 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
 from gradbot.engine.compare import compare_jacobians
 from gradbot.engine.comparison import Comparison, Verdict
 from gradbot.engine.directional import UNIT_ROUNDOFF
 from gradbot.engine.low_precision.against import compare_with_double
+from gradbot.engine.low_precision.arithmetic import arithmetic
 from gradbot.engine.low_precision.probe import compare_by_probe
-from gradbot.engine.low_precision.upcast import prepared_in_double
+from gradbot.engine.low_precision.upcast import is_low, prepared_in_double
 from gradbot.engine.problem import Problem
 from gradbot.engine.subject import Subject
 from gradbot.model import CheckSettings
 
-__all__ = ["Examined", "arithmetic", "compare", "examine"]
+__all__ = ["Examined", "arithmetic", "compare", "examine", "is_low", "prepared_in_double"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,28 +67,3 @@ def compare(
         chosen = settings or CheckSettings()
         return compare_with_double(problem, double, seed, rtol=chosen.rtol, atol=chosen.atol)
     return compare_by_probe(problem, seed, UNIT_ROUNDOFF.get(arithmetic(problem), None))
-
-
-def arithmetic(problem: Problem) -> torch.dtype:
-    """The coarsest dtype of inputs and outputs, or of the arithmetic inside where every output shows it."""
-    outputs = problem.evaluate(problem.inputs)
-    dtypes = [each.dtype for each in (*problem.inputs, *outputs)]
-    coarsest = max(dtypes, key=lambda each: UNIT_ROUNDOFF.get(each, 0.0))
-    for dtype in (torch.bfloat16, torch.float16, torch.float32):
-        if UNIT_ROUNDOFF[dtype] <= UNIT_ROUNDOFF.get(coarsest, 0.0):
-            continue
-        # Values that happen to lie on a coarse grid are few, or lie on a far coarser one.
-        exact = all(torch.equal(each.to(dtype).to(each.dtype), each) for each in outputs)
-        coarser = all(torch.equal(_few_bits(each), each) for each in outputs)
-        inputs_fine = any(
-            not torch.equal(each.detach().to(dtype).to(each.dtype), each.detach()) for each in problem.inputs
-        )
-        if exact and not coarser and inputs_fine and sum(each.numel() for each in outputs) >= 2:
-            return dtype
-    return coarsest
-
-
-def _few_bits(values: torch.Tensor) -> torch.Tensor:
-    """Rounded to four significant bits."""
-    mantissa, exponent = torch.frexp(values.double())
-    return torch.ldexp(torch.round(mantissa * 16) / 16, exponent).to(values.dtype)

@@ -12,7 +12,7 @@ import math
 import torch
 from torch import Tensor
 
-from gradbot.engine.comparison import Comparison, Verdict
+from gradbot.engine.comparison import Block, Comparison, Verdict
 from gradbot.engine.directional import UNIT_ROUNDOFF, Point, flat, problem_at, signed_uniform
 from gradbot.engine.problem import Problem
 
@@ -23,6 +23,8 @@ TOLERATED = {2.0**-24: 5e-3, 2.0**-11: 5e-2, 2.0**-8: 0.15}
 """By unit roundoff: relative errors below this are never called wrong in that dtype."""
 NEEDED = {2.0**-24: 0.05, 2.0**-11: 0.2, 2.0**-8: 0.35}
 """By unit roundoff: an agreement counts where errors of this size, relative to the terms, would have been seen."""
+MOST_BLOCKS, MOST_ENTRIES, MOST_ROWS = 4, 1 << 14, 256
+"""Jacobians that are formed to show where low precision is wrong."""
 LARGEST_FORWARD_ERROR = 0.1
 """A forward that is this far off says nothing about its gradient."""
 
@@ -55,16 +57,38 @@ def compare_with_double(
                 for index, (wrong, resolution) in enumerate(judged):
                     votes.setdefault((output, index), []).append(wrong)
                     resolutions.append(resolution)
-    wrong_pairs = tuple(pair for pair, cast in votes.items() if all(vote is True for vote in cast))
+        wrong_pairs = tuple(pair for pair, cast in votes.items() if all(vote is True for vote in cast))
+        blocks = tuple(_block(mine, theirs, *pair) for pair in wrong_pairs[:MOST_BLOCKS] if _formable(mine, *pair))
     unsure = any(vote is None or vote for cast in votes.values() for vote in cast)
     verdict = Verdict.DIFFER if wrong_pairs else Verdict.UNSURE if unsure else Verdict.AGREE
     return Comparison(
         verdict=verdict,
         method="float64 comparison",
         wrong_pairs=wrong_pairs,
+        blocks=blocks,
         resolution=sorted(resolutions)[len(resolutions) // 2] if resolutions else None,
         coverage=1.0,
         reason="precision" if verdict is Verdict.UNSURE else "",
+    )
+
+
+def _formable(mine: Point, output: int, index: int) -> bool:
+    return mine.sizes[output] * mine.inputs[index].numel() <= MOST_ENTRIES and mine.sizes[output] <= MOST_ROWS
+
+
+def _block(mine: Point, theirs: Point, output: int, index: int) -> Block:
+    """Both analytical Jacobians, the float64 one in the place of the numerical."""
+    rows = range(mine.rows(output).start, mine.rows(output).stop)
+    low = torch.stack([mine.row(row)[index] for row in rows])
+    exact = torch.stack([theirs.row(row)[index] for row in rows])
+    tolerated = TOLERATED.get(mine.unit_roundoff, 5e-3)
+    return Block(
+        output=output,
+        input=index,
+        analytical=low,
+        numerical=exact,
+        error_bar=4 * mine.unit_roundoff * exact.abs(),
+        tolerance=tolerated * exact.abs().clamp_min(0.05 * float(exact.abs().nan_to_num(0.0, 0.0).max())),
     )
 
 

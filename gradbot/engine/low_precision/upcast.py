@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from gradbot.engine.low_precision.arithmetic import arithmetic
 from gradbot.engine.prepare import NothingToCheckError, Prepared, UserCodeError, prepare
 from gradbot.engine.subject import Subject
 from gradbot.engine.trees import map_leaves
@@ -24,7 +25,8 @@ def is_low(tensor: Tensor) -> bool:
 def prepared_in_double(subject: Subject, func: Callable[..., Any] | None = None, *, seed: int = 0) -> Prepared | None:
     """The call, or that of `func` with its arguments, prepared in float64; None where float64 is not accepted.
 
-    Not accepted: it raises, or an output that was of low precision still is.
+    Not accepted: it raises, an output that was of low precision still is, or the values show that float64 is only
+    what goes in and comes out.
     """
     raised: dict[int, Any] = {}
     args, kwargs = map_leaves(lambda leaf: _raised(leaf, raised), (subject.args, dict(subject.kwargs)))
@@ -35,6 +37,8 @@ def prepared_in_double(subject: Subject, func: Callable[..., Any] | None = None,
         return None
     outputs = [prepared.outputs[position] for position in prepared.subject.selected]
     if not outputs or any(isinstance(each, Tensor) and is_low(each) for each in outputs):
+        return None
+    if arithmetic(prepared.problem) is not torch.float64:
         return None
     if len(prepared.problem.inputs) != len(subject.inputs) or prepared.subject.selected != subject.selected:
         return None
@@ -50,8 +54,3 @@ def _raised(leaf: Any, done: dict[int, Any]) -> Any:
             done[id(leaf)] = leaf.detach().to(wide).requires_grad_(leaf.requires_grad)
         return done[id(leaf)]
     return leaf
-
-
-def restored(values: Sequence[Tensor], like: Mapping[int, Tensor]) -> list[Tensor]:
-    """Float64 values in the dtypes of `like`, by position."""
-    return [each.to(like[position].dtype) for position, each in enumerate(values)]
