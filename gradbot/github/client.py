@@ -6,6 +6,7 @@ caller reads again first (`comment.publish`); `RequestError` tells it whether an
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -189,6 +190,7 @@ class Client:
     def _connect(self, base_url: str) -> github.Github:
         from github import Auth, Github, GithubRetry
 
+        logging.getLogger("github").setLevel(logging.WARNING)  # PyGithub prints a line for every retry
         timing, context = self.timing, self.context
         retry = GithubRetry(
             total=timing.tries - 1,

@@ -147,8 +147,9 @@ def publish(
 ) -> Outcome:
     """Bring the comment of pull request `number` up to date.
 
-    `still_wanted` says, before every write, whether the pull request's head is still the one that was checked.
-    `settle` seconds after a write the comments are read again, until a reading finds nothing left to do. Raises
+    `still_wanted` says, before every step, whether the pull request's head is still the one that was checked. Nothing
+    stands between reading the comments and writing, and `settle` seconds after a write they are read again, until a
+    reading finds nothing left to do: longer than a request takes, so that what a slower one overwrites is seen. Raises
     `RequestError` when GitHub refuses, or fails more than `tries` times.
     """
     if len(wanted.body) > COMMENT_LIMIT:
@@ -157,12 +158,12 @@ def publish(
     last: RequestError | None = None
     for _ in range(tries):
         try:
+            if not still_wanted():
+                return Outcome(done="the pull request has moved on; its next run reports", writes=len(steps))
             step = next_step(client.comments(number), viewer, wanted, mode)
             if step.do == "none" or steps.count(step) == _SAME_STEP_AT_MOST:
                 done = ", ".join(f"{each.do}d" for each in steps)
                 return Outcome(comment=step.comment, done=done or step.why, writes=len(steps))
-            if not still_wanted():
-                return Outcome(done="the pull request has moved on; its next run reports", writes=len(steps))
             _carry_out(client, number, step)
             steps.append(step)
             last, wait = None, settle

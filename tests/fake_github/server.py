@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import threading
 import time
@@ -153,9 +154,11 @@ def _limited(state: State) -> answers.Answer | None:
     while state.writes and state.writes[0] < now - seconds:
         state.writes.popleft()
     if len(state.writes) >= most:
-        wait = max(1, round(state.writes[0] + seconds - now))
+        state.refused_writes += 1
+        wait = max(1, math.ceil(state.writes[0] + seconds - now))
         return answers.problem(403, "You have exceeded a secondary rate limit", {"Retry-After": str(wait)})
     state.writes.append(now)
+    state.most_writes_in_window = max(state.most_writes_in_window, len(state.writes))
     return None
 
 

@@ -103,6 +103,8 @@ class State:
     trouble: Callable[[str, str], Fault | None] = lambda method, path: None
     write_limit: tuple[int, float] = (80, 60.0)  # content-making requests in so many seconds
     writes: deque[float] = field(default_factory=deque)
+    most_writes_in_window: int = 0
+    refused_writes: int = 0
     requests: list[tuple[str, str, int]] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
     before_write: Callable[[str, str], None] = lambda method, path: None
