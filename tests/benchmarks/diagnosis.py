@@ -111,7 +111,9 @@ def table(rows: list[Row], seeds: int) -> str:
         "",
         "| " + " | ".join(["fault", "seen", *outcomes]) + " |",
         "|" + "---|" * (2 + len(outcomes)),
-        "| **all** | " + " | ".join([str(len(seen)), *[f"{total[each]} ({total[each] / len(seen):.1%})" for each in outcomes]]) + " |",
+        "| **all** | "
+        + " | ".join([str(len(seen)), *[f"{total[each]} ({total[each] / len(seen):.1%})" for each in outcomes]])
+        + " |",
     ]
     for fault in faults():
         own = [row for row in seen if row.fault == fault.name]

@@ -97,7 +97,9 @@ def functions() -> list[Function]:
         Function(name="bmm", func=torch.bmm, shapes=((2, 3, 4), (2, 4, 3))),
         Function(name="linear", func=F.linear, shapes=((4, 5), (3, 5), (3,))),
         Function(name="conv1d", func=lambda x: F.conv1d(x, kernel), shapes=((2, 2, 7),)),
-        Function(name="bilinear form", func=lambda x, y: torch.einsum("ij,jk->ik", x.sin(), y.cos()), shapes=((4, 5), (5, 4))),
+        Function(
+            name="bilinear form", func=lambda x, y: torch.einsum("ij,jk->ik", x.sin(), y.cos()), shapes=((4, 5), (5, 4))
+        ),
         Function(name="inverse", func=lambda x: torch.linalg.inv(x + 4 * torch.eye(4, dtype=DOUBLE)), shapes=((4, 4),)),
     ]
     return found
@@ -173,7 +175,12 @@ def faults() -> list[Fault]:
         Fault(name="transposed layout", bend=_needs(2, lambda g, x: _relaid(g)), names=("transpose",)),
         Fault(name="flipped", bend=lambda g, x: g.flip(-1), names=("permutation",), place={"how": "flipped"}),
         Fault(name="shifted", bend=lambda g, x: g.roll(1, 0), names=("permutation",), place={"how": "shifted by 1"}),
-        Fault(name="shifted back", bend=lambda g, x: g.roll(-1, -1), names=("permutation",), place={"how": "shifted by -1"}),
+        Fault(
+            name="shifted back",
+            bend=lambda g, x: g.roll(-1, -1),
+            names=("permutation",),
+            place={"how": "shifted by -1"},
+        ),
         Fault(name="rows swapped", bend=lambda g, x: _swap(g, 0), names=("swapped_rows", "permutation")),
         Fault(name="columns swapped", bend=lambda g, x: _swap(g, -1), names=("swapped_rows", "permutation")),
         Fault(
@@ -193,39 +200,116 @@ def faults() -> list[Fault]:
             names=("beyond_index",),
             place={"index": 2},
         ),
-        Fault(name="zero from row 2 on", bend=lambda g, x: torch.cat([g[:2], 0 * g[2:]]) if len(g) > 3 else None, names=("beyond_index", "zero_rows")),
-        Fault(name="wrong at every 2nd row", bend=lambda g, x: _tile(g, 2), names=("tile_multiples",), place={"tile": 2}),
+        Fault(
+            name="zero from row 2 on",
+            bend=lambda g, x: torch.cat([g[:2], 0 * g[2:]]) if len(g) > 3 else None,
+            names=("beyond_index", "zero_rows"),
+        ),
+        Fault(
+            name="wrong at every 2nd row", bend=lambda g, x: _tile(g, 2), names=("tile_multiples",), place={"tile": 2}
+        ),
         Fault(name="mean subtracted", bend=lambda g, x: g - g.mean(), names=("mean_subtracted",)),
-        Fault(name="mean along last dim subtracted", bend=lambda g, x: g - g.mean(-1, keepdim=True), names=("mean_subtracted",)),
+        Fault(
+            name="mean along last dim subtracted",
+            bend=lambda g, x: g - g.mean(-1, keepdim=True),
+            names=("mean_subtracted",),
+        ),
         Fault(name="zero", bend=lambda g, x: torch.zeros_like(g), names=("detached_branch",)),
-        Fault(name="through bfloat16", bend=lambda g, x: g.bfloat16().double(), names=("dtype_round_trip",), place={"dtype": "bfloat16"}),
-        Fault(name="through float16", bend=lambda g, x: g.half().double(), names=("dtype_round_trip",), place={"dtype": "float16"}),
+        Fault(
+            name="through bfloat16",
+            bend=lambda g, x: g.bfloat16().double(),
+            names=("dtype_round_trip",),
+            place={"dtype": "bfloat16"},
+        ),
+        Fault(
+            name="through float16",
+            bend=lambda g, x: g.half().double(),
+            names=("dtype_round_trip",),
+            place={"dtype": "float16"},
+        ),
         Fault(name="zero where negative", bend=lambda g, x: g * (x >= 0), names=("only_where",)),
         Fault(name="x1.5 where negative", bend=lambda g, x: torch.where(x < 0, 1.5 * g, g), names=("only_where",)),
-        Fault(name="wrong where |x| > 1", bend=lambda g, x: torch.where(x.abs() > 1, g * 0.7 * x, g), names=("only_where",)),
-        Fault(name="wrong where small", bend=lambda g, x: torch.where(x.abs() < 0.5, g * 0.1, g), names=("only_where",)),
+        Fault(
+            name="wrong where |x| > 1",
+            bend=lambda g, x: torch.where(x.abs() > 1, g * 0.7 * x, g),
+            names=("only_where",),
+        ),
+        Fault(
+            name="wrong where small", bend=lambda g, x: torch.where(x.abs() < 0.5, g * 0.1, g), names=("only_where",)
+        ),
         Fault(name="times x", bend=lambda g, x: g * x, names=("extra_factor",), place={"quantity": "x"}),
         Fault(name="over x", bend=lambda g, x: g / x, names=("missing_factor",), place={"quantity": "x"}),
         Fault(name="times 1 - x²", bend=lambda g, x: g * (1 - x * x), names=("extra_factor",)),
         # On grad_output.
-        Fault(name="grad_output ignored", bend=lambda g, x: torch.ones_like(g), names=("grad_output_ignored",), side="output"),
-        Fault(name="first of grad_output", bend=lambda g, x: _first(g), names=("grad_output_first_element",), side="output"),
-        Fault(name="sum of grad_output", bend=lambda g, x: g.sum().expand_as(g).clone(), names=("grad_output_reduced",), side="output"),
-        Fault(name="mean of grad_output", bend=lambda g, x: g.mean().expand_as(g).clone(), names=("grad_output_reduced",), side="output"),
-        Fault(name="sum along last dim", bend=_needs(2, lambda g, x: g.sum(-1, keepdim=True).expand_as(g).clone()), names=("grad_output_reduced",), side="output"),
-        Fault(name="grad_output transposed", bend=_needs(2, lambda g, x: _square(g)), names=("transpose",), side="output"),
-        Fault(name="grad_output in another order", bend=_needs(2, lambda g, x: _relaid(g)), names=("transpose",), side="output"),
+        Fault(
+            name="grad_output ignored",
+            bend=lambda g, x: torch.ones_like(g),
+            names=("grad_output_ignored",),
+            side="output",
+        ),
+        Fault(
+            name="first of grad_output",
+            bend=lambda g, x: _first(g),
+            names=("grad_output_first_element",),
+            side="output",
+        ),
+        Fault(
+            name="sum of grad_output",
+            bend=lambda g, x: g.sum().expand_as(g).clone(),
+            names=("grad_output_reduced",),
+            side="output",
+        ),
+        Fault(
+            name="mean of grad_output",
+            bend=lambda g, x: g.mean().expand_as(g).clone(),
+            names=("grad_output_reduced",),
+            side="output",
+        ),
+        Fault(
+            name="sum along last dim",
+            bend=_needs(2, lambda g, x: g.sum(-1, keepdim=True).expand_as(g).clone()),
+            names=("grad_output_reduced",),
+            side="output",
+        ),
+        Fault(
+            name="grad_output transposed", bend=_needs(2, lambda g, x: _square(g)), names=("transpose",), side="output"
+        ),
+        Fault(
+            name="grad_output in another order",
+            bend=_needs(2, lambda g, x: _relaid(g)),
+            names=("transpose",),
+            side="output",
+        ),
         Fault(name="grad_output flipped", bend=lambda g, x: g.flip(0), names=("permutation",), side="output"),
         Fault(name="grad_output shifted", bend=lambda g, x: g.roll(1, -1), names=("permutation",), side="output"),
-        Fault(name="grad_output's mean subtracted", bend=lambda g, x: g - g.mean(), names=("mean_subtracted",), side="output"),
-        Fault(name="output row dropped", bend=lambda g, x: _row(g, 1, 0.0), names=("zero_rows",), side="output", place={"rows": "1"}),
-        Fault(name="output row x3", bend=lambda g, x: _row(g, 1, 3.0), names=("scaled_slices",), side="output", place={"rows": "1"}),
+        Fault(
+            name="grad_output's mean subtracted",
+            bend=lambda g, x: g - g.mean(),
+            names=("mean_subtracted",),
+            side="output",
+        ),
+        Fault(
+            name="output row dropped",
+            bend=lambda g, x: _row(g, 1, 0.0),
+            names=("zero_rows",),
+            side="output",
+            place={"rows": "1"},
+        ),
+        Fault(
+            name="output row x3",
+            bend=lambda g, x: _row(g, 1, 3.0),
+            names=("scaled_slices",),
+            side="output",
+            place={"rows": "1"},
+        ),
         Fault(name="times y", bend=lambda g, y: g * y, names=("extra_factor",), side="output", place={"quantity": "y"}),
         # More than one thing wrong.
         Fault(name="x2 and a row of zeros", bend=lambda g, x: _row(2 * g, 1, 0.0), names=("compound",)),
         Fault(name="sign and one entry", bend=lambda g, x: _single(-g, 3.3), names=("compound",)),
         Fault(name="flipped and one row x1.4", bend=lambda g, x: _row(g.flip(-1), 1, 1.4), names=("compound",)),
-        Fault(name="x1.5, wrong where x > 1", bend=lambda g, x: torch.where(x > 1, g.sin(), 1.5 * g), names=("compound",)),
+        Fault(
+            name="x1.5, wrong where x > 1", bend=lambda g, x: torch.where(x > 1, g.sin(), 1.5 * g), names=("compound",)
+        ),
     ]
     return found
 
