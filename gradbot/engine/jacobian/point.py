@@ -84,11 +84,13 @@ class Point:
         return values
 
     def inputs_at(self, position: Array) -> list[Tensor]:
-        """The inputs there, with their own dtypes, devices and strides; plain ones share the position's memory."""
+        """The inputs there, with their own dtypes, devices and strides; plain ones share the position's memory
+        where it is aligned."""
         parts = split(position, self.input_sizes)
         if self.plain:
             return [
-                torch.from_numpy(part).view(each.shape) for part, each in zip(parts, self.problem.inputs, strict=True)
+                torch.from_numpy(_aligned(part)).view(each.shape)
+                for part, each in zip(parts, self.problem.inputs, strict=True)
             ]
         return [
             each.detach().clone().copy_(torch.from_numpy(part).view(each.shape))
@@ -140,6 +142,11 @@ def look(problem: Problem) -> Point:
             each.dtype == torch.float64 and each.device.type == "cpu" and each.is_contiguous() for each in inputs
         ),
     )
+
+
+def _aligned(part: Array) -> Array:
+    """Memory that kernels for complex numbers may load 16 bytes at a time from: elsewhere they crash."""
+    return part if part.ctypes.data % 16 == 0 else part.copy()
 
 
 def flatten(tensors: Sequence[Tensor]) -> Array:
