@@ -16,6 +16,7 @@ from gradbot.model import Location, Offers, Target, TargetKind
 
 _DEBUG = re.compile(r"^debug: registered at (?P<path>.+?):(?P<line>\d+)", re.MULTILINE)
 _TORCH = str(Path(torch.__file__).parent)
+_TORCH_LIBRARY = (f"{_TORCH}/library.py", f"{_TORCH}/_library/")
 
 
 def op_names() -> frozenset[str]:
@@ -78,12 +79,16 @@ def place_file(definition: Any) -> str:
 
 
 def registered_at(name: str) -> tuple[str, int]:
-    """File and line that the dispatcher keeps of an op's schema; for C++ as the compiler saw it. ("", 0) if none."""
+    """File and line that the dispatcher keeps of an op's schema; for C++ as the compiler saw it.
+
+    ("", 0) if it keeps none, or only that of torch.library itself, which then was called from somewhere.
+    """
     try:
         match = _DEBUG.search(torch._C._dispatch_dump(name))
     except RuntimeError:
         match = None
-    return (match["path"], int(match["line"])) if match else ("", 0)
+    known = match is not None and not match["path"].startswith(_TORCH_LIBRARY)
+    return (match["path"], int(match["line"])) if match is not None and known else ("", 0)
 
 
 def home_file(name: str) -> str:
@@ -113,7 +118,7 @@ def _offers(name: str, definition: Any) -> Offers:
         fake = getattr(definition, "_abstract_fn", None) is not None
     else:
         formula = composite or _has(name, "Autograd", "AutogradCPU", "AutogradCUDA", "AutogradOther", "AutogradXPU")
-        fake = torch._C._dispatch_has_computed_kernel_for_dispatch_key(name, "Meta") or _has_registered_fake(name)
+        fake = composite or _has(name, "Meta", "CompositeExplicitAutograd") or _has_registered_fake(name)
     vmap = "rule" if _has(name, "FuncTorchBatched") else "generated" if composite else "none"
     return Offers(backward=formula, autograd_formula=formula, fake_kernel=fake, vmap=vmap)
 
