@@ -23,7 +23,7 @@ from gradbot.engine.compat.refine import ladder
 from gradbot.engine.compat.subject import Subject
 
 UNRELIABLE = 8.0
-"""An entry is looked at again, even where it agrees, if rounding may hide more than this many tolerances."""
+"""Even entries that agree are looked at again if rounding may hide this many tolerances of the row's largest entry."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +104,9 @@ def pair_of(
         bars=torch.zeros_like(entries),
         forward=forward,
     )
-    allowed = scene.options.atol + scene.options.rtol * entries.abs()
+    # on the scale of the row: small entries beside large ones are as noisy in any difference quotient
+    scale = entries.abs().nan_to_num(0.0, 0.0, 0.0).amax(1, keepdim=True) if entries.numel() else entries.abs()
+    allowed = scene.options.atol + scene.options.rtol * scale
     return pair, numerical.rounding[own] > UNRELIABLE * allowed
 
 

@@ -66,7 +66,7 @@ def numerical(subject: Subject, base: Outputs, coordinates: Coordinates, eps: fl
     values = base.values
     jacobian = torch.zeros(len(values), len(own), dtype=torch.float64)
     rounding = torch.zeros_like(jacobian)
-    noise = _noise(base)
+    noise = unit_in_last_place(base)
     for number, column in enumerate(own):
         step = first_step(coordinates, column, eps)
         jacobian[:, number], width = _slope(subject, base, coordinates, column, step)
@@ -138,7 +138,7 @@ def _central(
     return difference(*found) / width, width
 
 
-def _noise(base: Outputs) -> Tensor:
+def unit_in_last_place(base: Outputs) -> Tensor:
     """Per row, a unit in the last place of the output, in the output's own precision."""
     noise = base.values.abs()
     for position, rows in base.rows.items():

@@ -11,7 +11,7 @@ from torch import Tensor
 from gradbot.engine.compat.agreement import Scene
 from gradbot.engine.compat.constant import refuse_variation
 from gradbot.engine.compat.failures import GradcheckError, failure, finding, stage
-from gradbot.engine.compat.first_order import SEED, check, measure
+from gradbot.engine.compat.first_order import SEED, check, measure, with_columns
 from gradbot.engine.compat.linearity import refuse_nonlinear_backward
 from gradbot.engine.compat.options import Options
 from gradbot.engine.compat.outputs import Outputs, call
@@ -49,7 +49,7 @@ def check_second_order(
             raise _not_twice(error) from error
         raise
     if options.check_backward_ad:
-        measured = measure(first, base, options, columns=False)
+        measured = measure(first, base, options)
         generator = torch.Generator().manual_seed(SEED)
         refuse_nonlinear_backward(first, base, measured.coordinates, options, generator)
 
@@ -93,7 +93,7 @@ def _random_like(output: Tensor, generator: torch.Generator, noncontiguous: bool
 
 
 def _require_constant(first: Subject, base: Outputs, options: Options, kind: str, words: str) -> None:
-    measured = measure(first, base, options)
+    measured = with_columns(measure(first, base, options))
     scene = Scene(subject=first, base=base, options=options)
     refuse_variation(scene, measured.coordinates, measured.numericals, kind, words)
 

@@ -1,0 +1,133 @@
+"""Fast mode: projections of both Jacobians on a few signed random vectors, before any Jacobian is formed.
+
+For every input a direction u, for every output a cotangent v: v' (J u) from two evaluations against (v' J) u from one
+backward. The entries of u and v have magnitudes from 0.5 to 1.5 and random signs, so that errors of any pattern cannot
+cancel but by chance. What agrees to within rounding, far below the tolerances, agrees entry by entry; anything else is
+left to the full Jacobians. The verdict is therefore that of the full comparison.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gradbot.engine.compat.agreement import Scene
+from gradbot.engine.compat.backward import as_row, largest_difference, nondeterministic, vjp
+from gradbot.engine.compat.forward import jvp, signed_like
+from gradbot.engine.compat.layouts import Coordinates, flat_reals
+from gradbot.engine.compat.numerical import difference, evaluate, rounding_of, unit_in_last_place
+from gradbot.engine.compat.outputs import refuse_change
+
+SMALL = 32
+"""Up to this many rows and columns together, full Jacobians cost no more than projections."""
+
+DRAWS = 2
+RELATIVE = 2e-9
+RELATIVE_WHEN_HUGE = 1e-5
+HUGE = 1 << 27
+"""Beyond this many entries a full Jacobian is formed only for what clearly disagrees."""
+
+UNITS = 8.0
+SHARE = 0.1
+"""What rounding may hide, as a share of what the caller allows."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Direction:
+    """A direction `entries` in one input, as real `columns`, and the slopes of all rows along it with their noise."""
+
+    entries: Tensor
+    columns: Tensor
+    slopes: Tensor
+    noise: Tensor
+
+
+def is_small(scene: Scene, coordinates: Sequence[Coordinates]) -> bool:
+    """Whether projections would save nothing."""
+    rows, columns = _size(scene, coordinates)
+    return rows + columns <= SMALL
+
+
+def _size(scene: Scene, coordinates: Sequence[Coordinates]) -> tuple[int, int]:
+    rows = sum(each.stop - each.start for each in scene.base.rows.values())
+    return rows, sum(each.entries.numel() * len(each.parts) for each in coordinates)
+
+
+def _relative(scene: Scene, coordinates: Sequence[Coordinates]) -> float:
+    rows, columns = _size(scene, coordinates)
+    return RELATIVE_WHEN_HUGE if rows * columns > HUGE else RELATIVE
+
+
+def agrees_backward(scene: Scene, coordinates: Sequence[Coordinates], generator: torch.Generator) -> bool:
+    """Whether projections of all backward Jacobians agree with the numerical ones to within rounding.
+
+    Raises:
+        GradcheckError: the backward returns something else when it is run again.
+    """
+    agrees, relative = True, _relative(scene, coordinates)
+    for _ in range(DRAWS):
+        directions = _directions(scene, coordinates, generator)
+        if not scene.base.differentiable:
+            return all(not direction.slopes.any() for direction in directions)
+        for output, position in enumerate(scene.base.differentiable):
+            tensor = scene.base.all[position]
+            cotangent = signed_like(tensor, generator)
+            first, again = (vjp(scene.subject, [tensor], [cotangent]) for _ in range(2))
+            weights = flat_reals(cotangent)  # v = a + i b weighs the parts of a complex output by a and b
+            own = scene.base.rows[position]
+            for input, (direction, each) in enumerate(zip(directions, coordinates, strict=True)):
+                row, repeated = as_row(first[input], each), as_row(again[input], each)
+                spread = largest_difference(row, repeated)
+                if spread > scene.options.nondet_tol:
+                    raise nondeterministic(scene.subject, "backward", spread, scene.options, output=output, input=input)
+                slopes = direction.slopes[own]
+                scale = float((weights * slopes).abs().sum()) + float((row * direction.columns).abs().sum())
+                noise = UNITS * float((weights.abs() * direction.noise[own]).sum())
+                gap = abs(float(weights @ slopes) - float(row @ direction.columns))
+                agrees = agrees and _within(scene, gap, relative * scale + noise, scale)
+    return agrees
+
+
+def agrees_forward(scene: Scene, coordinates: Sequence[Coordinates], generator: torch.Generator) -> bool:
+    """Whether jvps along random directions in every input agree with numerical slopes, row by row."""
+    relative = _relative(scene, coordinates)
+    for _ in range(DRAWS):
+        directions = _directions(scene, coordinates, generator)
+        for position, direction in zip(scene.subject.checked, directions, strict=True):
+            found = jvp(scene.subject, scene.base, {position: direction.entries}, scene.options)
+            for place, own in scene.base.rows.items():
+                if place not in scene.base.differentiable and place not in found.present:
+                    return False  # whether this one counts is for the full comparison to say
+                slopes, tangent = direction.slopes[own], found.rows[own]
+                scale = slopes.abs() + tangent.abs()
+                bars = relative * scale + UNITS * direction.noise[own]
+                allowed = SHARE * (scene.options.atol + scene.options.rtol * scale)
+                if not (((slopes - tangent).abs() <= bars) & (bars <= allowed)).all():
+                    return False
+    return True
+
+
+def _within(scene: Scene, gap: float, bar: float, scale: float) -> bool:
+    return gap <= bar <= SHARE * (scene.options.atol + scene.options.rtol * scale)
+
+
+def _directions(scene: Scene, coordinates: Sequence[Coordinates], generator: torch.Generator) -> tuple[Direction, ...]:
+    return tuple(_direction(scene, each, signed_like(each.entries, generator)) for each in coordinates)
+
+
+def _direction(scene: Scene, coordinates: Coordinates, entries: Tensor) -> Direction:
+    eps, ends = scene.options.eps, []
+    for sign in (1, -1):
+        with coordinates.shifted(entries, sign * eps):
+            outputs = evaluate(scene.subject, coordinates)
+            refuse_change(scene.base.signature, outputs.signature, f"by {eps}")
+            ends.append(outputs.values)
+    # rounding of the moved entries themselves bends the direction
+    size = float(coordinates.entries.abs().nan_to_num(0.0, 0.0, 0.0).max()) if entries.numel() else 0.0
+    bend = rounding_of(coordinates.entries) * size / eps
+    slopes = difference(*ends) / (2 * eps)
+    noise = unit_in_last_place(scene.base) / (2 * eps) + bend * slopes.abs()
+    return Direction(entries=entries, columns=flat_reals(entries), slopes=slopes, noise=noise)
