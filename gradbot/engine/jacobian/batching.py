@@ -14,6 +14,8 @@ from gradbot.engine.jacobian.point import Array, OutputsChangedError, Point
 
 Differentiate = Callable[[Sequence[int]], Differences]
 Apply = Callable[[Array], Array]
+_COPIES = 40
+_ENOUGH = 1 << 28  # larger batches are not faster
 _A = TypeVar("_A")
 _R = TypeVar("_R")
 
@@ -48,6 +50,11 @@ def derivatives_of(point: Point, direction: str) -> Apply:
         lambda units: reverse.pull_back_stack(point, units),
         lambda units: np.stack([reverse.pull_back(point, each) for each in units]),
     )
+
+
+def stack_size(point: Point, budget: int) -> int:
+    """How many vectors go into one batch: what f needs for one it needs for each, some forty times its own size."""
+    return max(1, min(budget, _ENOUGH) // (8 * _COPIES * max(point.position.size + point.value.size, 1)))
 
 
 def units(indices: range, size: int) -> Array:

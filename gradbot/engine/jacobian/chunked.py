@@ -5,13 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from gradbot.engine.comparison import Comparison
-from gradbot.engine.jacobian.batching import Apply, derivatives_of, differences_of, units
+from gradbot.engine.jacobian.batching import Apply, derivatives_of, differences_of, stack_size, units
 from gradbot.engine.jacobian.point import Array, Point
 from gradbot.engine.jacobian.suspects import Suspects
 from gradbot.engine.jacobian.tolerances import Tolerances
-
-_COPIES = 24
-"""How many float64 matrices of a chunk's size are alive at once, the function's own batch included."""
 
 
 def evaluations(point: Point, direction: str, budget: int) -> int:
@@ -26,7 +23,7 @@ def compare_chunked(point: Point, direction: str, tolerances: Tolerances, budget
     rows, columns = point.value.size, point.position.size
     differentiate, apply = differences_of(point, tolerances.eps), derivatives_of(point, direction)
     block = max(rows, 1) if direction == "forward" else _block(point, budget)
-    width = max(1, min(columns, budget // (8 * _COPIES * max(columns + rows, 1))))
+    width = min(max(columns, 1), stack_size(point, budget))
     for top in range(0, rows, block):
         inside = range(top, min(rows, top + block))
         kept = None if direction == "forward" else _rows(point, inside, width, apply)

@@ -51,7 +51,8 @@ def confirm(point: Point, direction: str, suspects: Iterable[tuple[int, int]], t
                 confirmed |= undecided & singular_rows(point, column, tolerances.eps)[rows]
                 unsure = unsure or bool((undecided & ~confirmed).any())
             relative = error / np.maximum(np.abs(estimate), np.abs(analytical))
-            real = ~confirmed & (error > 2 * bar) & (relative > 1e-5) & (error <= allowed)
+            negligible = 1e-9 * np.nan_to_num(np.abs(estimate)).max(initial=0.0)
+            real = ~confirmed & (error > np.maximum(2 * bar, negligible)) & (relative > 1e-5) & (error <= allowed)
         largest = max(largest, float(relative[real].max()) if real.any() else 0.0)
         wrong += [(row, column) for row, bad in zip(rows, confirmed, strict=True) if bad]
     return Confirmed(wrong=tuple(wrong), unsure=unsure, largest=largest, complete=stride == 1)

@@ -18,8 +18,9 @@ from gradbot.engine.jacobian.tolerances import Tolerances
 
 _SAMPLE = 32
 """How many columns that are clearly wrong are looked at again before the rest is believed."""
-_SHOWN = 1e-5
-"""The smallest relative error that is called real; below lies what backward formulas lose by rounding."""
+_SHOWN, _NEGLIGIBLE = 1e-5, 1e-9
+"""The smallest error that is called real, relative to its entry and to the largest one of the Jacobian; below lies
+what backward formulas lose by rounding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +115,8 @@ def _put(
 
 def _suspicious(numerical: Array, error: Array, bar: Array) -> int | None:
     """The column with the largest relative error that looks real, whether or not it is allowed."""
-    real = error > _SHOWN * np.abs(numerical)
+    size = np.abs(numerical)
+    real = error > np.maximum(_SHOWN * size, _NEGLIGIBLE * _finite_max(size))
     real &= error > 4 * bar
     if not real.any():
         return None
@@ -174,10 +176,15 @@ def _sure_or_not(matrices: Matrices, error: Array, same: NDArray[np.bool_]) -> t
 
 def _largest_real_error(matrices: Matrices, error: Array) -> float:
     largest = np.maximum(np.abs(matrices.numerical), np.abs(matrices.analytical))
-    real = error > _SHOWN * largest
+    real = error > np.maximum(_SHOWN * largest, _NEGLIGIBLE * _finite_max(largest))
     real &= error > 2 * matrices.error_bar
     real &= error <= matrices.tolerance
     return float((error[real] / largest[real]).max()) if real.any() else 0.0
+
+
+def _finite_max(sizes: Array) -> float:
+    largest = float(sizes.max(initial=0.0))
+    return largest if np.isfinite(largest) else float(sizes[np.isfinite(sizes)].max(initial=0.0))
 
 
 def _resolution(matrices: Matrices) -> float | None:

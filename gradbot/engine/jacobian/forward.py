@@ -32,7 +32,9 @@ def push_forward_stack(point: Point, tangents: Array) -> Array:
         return pushed
 
     pushed = torch.func.vmap(jvp)(*_tangents(point, tangents))
-    parts = [each.detach().reshape(count, -1).to(device="cpu", dtype=torch.float64).numpy(force=True) for each in pushed]
+    parts = [
+        each.detach().reshape(count, -1).to(device="cpu", dtype=torch.float64).numpy(force=True) for each in pushed
+    ]
     return parts[0] if len(parts) == 1 else np.concatenate(parts, 1)
 
 

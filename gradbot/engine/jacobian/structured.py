@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradbot.engine.comparison import Comparison
-from gradbot.engine.jacobian.batching import Apply, derivatives_of
+from gradbot.engine.jacobian.batching import Apply, derivatives_of, stack_size
 from gradbot.engine.jacobian.form import signed_uniform
 from gradbot.engine.jacobian.point import Array, Point
 from gradbot.engine.jacobian.reverse import pull_back
@@ -149,7 +149,7 @@ def _ravel(indices: list[Indices], lengths: list[int], size: int) -> Indices:
 def _look_forward(point: Point, index: int, one: _Compressed, apply: Apply, suspects: Suspects, budget: int) -> None:
     """A jvp of all columns of a colour gives one entry a row."""
     rows, start = np.arange(point.value.size), point.input_offsets[index]
-    chunk = max(1, budget // (64 * (point.value.size + point.position.size)))
+    chunk = stack_size(point, budget)
     for first in range(0, len(one.estimate), chunk):
         colours = np.arange(first, min(len(one.estimate), first + chunk))
         tangents = np.zeros((len(colours), point.position.size))
@@ -168,7 +168,7 @@ def _look_reverse(point: Point, index: int, one: _Compressed, apply: Apply, susp
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order)) - first_of
     start, size = point.input_offsets[index], point.input_sizes[index]
-    chunk = max(1, budget // (64 * (point.value.size + point.position.size)))
+    chunk = stack_size(point, budget)
     ranks = int(rank.max(initial=-1)) + 1
     for first in range(0, ranks, chunk):
         taken = range(first, min(ranks, first + chunk))
