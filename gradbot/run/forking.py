@@ -96,7 +96,10 @@ class Zygote:
         messages: list[Mapping[str, Any]] = []
         self._read_output()
         while self._channel is not None and select.select([self._channel], [], [], wait)[0]:
-            data = self._channel.recv(1 << 16)
+            try:
+                data = self._channel.recv(1 << 16)
+            except ConnectionResetError:  # it ended with a request unread; what it said before comes next
+                continue
             if not data:
                 break
             message = json.loads(data)
