@@ -1,14 +1,14 @@
 """Finding cases with a worker: it imports the modules and runs the generators, and may die of it.
 
 A module or a file of cases that kills the worker is left out from then on and listed with the cause. For a generator
-of cases that does, one case stands in, which ends in the same way when it is run. Everything else is collected again
-in a new worker, so that nothing else is lost.
+of cases that does, one case stands in, with that crash as its result. Everything else is collected again in a new
+worker, so that nothing else is lost.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gradbot import codec
@@ -21,10 +21,18 @@ MOST_DEATHS = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Collected:
-    """What a worker found: the completed discovery and the cases."""
+    """What a worker found: the completed discovery, the cases, and which generators of cases killed it.
+
+    For a generator that did, by its reference (`declared:<file>:<name>`), one case stands in.
+    """
 
     discovery: Discovery
     cases: tuple[Case, ...] = ()
+    deaths: Mapping[str, Crash] = field(default_factory=dict)
+
+    def death_of(self, case: Case) -> Crash | None:
+        """How the generator of this case died, if it did: nothing of the case can be run then."""
+        return self.deaths.get(case.reference.rpartition("#")[0])
 
 
 def collect(
@@ -41,12 +49,12 @@ def collect(
     `options` go to the worker as they are.
     """
     deadly: dict[str, ImportProblem] = {}
-    skip: set[str] = set()
+    deaths: dict[str, Crash] = {}
     for _ in range(MOST_DEATHS):
         message = {
             "do": "collect",
             "discovery": codec.encode(_without(discovery, deadly)),
-            "skip": sorted(skip),
+            "skip": sorted(deaths),
             "timeout": timeout,
             **options,
         }
@@ -55,14 +63,14 @@ def collect(
         if ended is None:
             return None
         if ended.crash is None:
-            return _collected(ended, discovery, deadly)
+            return replace(_collected(ended, discovery, deadly), deaths=deaths)
         on_death(ended.what, ended.crash)
-        if not ended.what or ended.what in deadly or ended.what in skip:
+        if not ended.what or ended.what in deadly or ended.what in deaths:
             raise GradbotError(f"collecting cases failed at {ended.crash.stage} {ended.what}: {ended.crash.message}")
         if ended.crash.stage == "import":
             deadly[ended.what] = _problem(discovery, ended.what, ended.crash)
         else:
-            skip.add(ended.what)
+            deaths[ended.what] = ended.crash
     raise GradbotError(f"more than {MOST_DEATHS} modules or generators of cases kill the process; giving up")
 
 

@@ -286,7 +286,7 @@ class _Results:
         progress: Progress,
         journal: Journal | None,
     ) -> None:
-        self._pool, self._plan, self._options = pool, plan, options
+        self._pool, self._plan, self._collected, self._options = pool, plan, collected, options
         self._progress, self._journal = progress, journal
         self._modules = {target.id: target.module for target in collected.discovery.targets}
         self._imports = _imports(collected.discovery)
@@ -304,7 +304,12 @@ class _Results:
         """Run everything."""
         expected = estimates(self._plan.cases, self._options.durations)
         for case in self._plan.cases:
-            self._pool.submit(self._task(case, case.id, seconds=expected[case.id]))
+            death = self._collected.death_of(case)
+            if death is None:
+                self._pool.submit(self._task(case, case.id, seconds=expected[case.id]))
+            else:
+                self._keep(_died(case, death))
+                self._progress.finished(self._results[case.id])
         for ended in self._pool.run():
             self._take(ended)
         self._pool.drain()
@@ -346,8 +351,7 @@ class _Results:
         case = codec.decode(ended.task.message["case"], Case)
         run = self._options.run
         if ended.crash is not None:
-            outcome = Outcome.TIMED_OUT if ended.crash.cause == "timeout" else Outcome.CRASHED
-            result = CaseResult(case=case, outcome=outcome, crash=ended.crash)
+            result = _died(case, ended.crash)
         else:
             assert ended.reply is not None
             body = ended.reply["body"]
@@ -392,6 +396,11 @@ class _Results:
                 self._keep(replace(self._results[ended.task.key], outcome=Outcome.CRASHED, crash=ended.crash))
         for death in deaths[:1] if not found else ():
             self.notes.append(Note(code="worker_exit", details={"message": death.crash.message}))
+
+
+def _died(case: Case, crash: Crash) -> CaseResult:
+    outcome = Outcome.TIMED_OUT if crash.cause == "timeout" else Outcome.CRASHED
+    return CaseResult(case=case, outcome=outcome, crash=crash)
 
 
 def _broken(case: Case, body: Mapping[str, Any], ended: Ended) -> CaseResult:

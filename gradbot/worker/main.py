@@ -112,14 +112,31 @@ class _Worker:
 
         if result.outcome is not Outcome.ERRORED:
             return result
-        message = str(result.details.get("message", ""))
-        if any(each in message for each in _PROCESS_GROUP):
-            return replace(result, outcome=Outcome.SKIPPED, reason="process_group", checks=())
-        if self._memory_limit and any(each in message for each in _OUT_OF_MEMORY):
-            limit = bytes_text(self._memory_limit)
-            stage = str(result.details.get("stage", ""))
-            return replace(result, crash=Crash(cause="memory", limit=limit, stage=stage, message=message))
-        return result
+        checks = [
+            (check, _said(check.details, *(finding.details for finding in check.findings))) for check in result.checks
+        ]
+        said = [*_said(result.details), *(text for _, texts in checks for text in texts)]
+        if _any(_PROCESS_GROUP, said):
+            return replace(result, outcome=Outcome.SKIPPED, reason="process_group", checks=(), crash=None)
+        if not (self._memory_limit and _any(_OUT_OF_MEMORY, said)):
+            return result
+        hit = [check.check for check, texts in checks if _any(_OUT_OF_MEMORY, texts)]
+        crash = Crash(
+            cause="memory",
+            limit=bytes_text(self._memory_limit),
+            stage=next(iter(hit), "inputs"),
+            message=next(text for text in said if _any(_OUT_OF_MEMORY, [text])),
+        )
+        return replace(result, crash=crash, checks=tuple(each for each in result.checks if each.check not in hit))
+
+
+def _said(*details: Mapping[str, Any]) -> list[str]:
+    """The texts among details: what exceptions said."""
+    return [value for each in details for value in each.values() if isinstance(value, str)]
+
+
+def _any(parts: tuple[str, ...], texts: list[str]) -> bool:
+    return any(part in text for part in parts for text in texts)
 
 
 class _Told:
