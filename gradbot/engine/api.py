@@ -7,6 +7,7 @@ it was found.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -19,8 +20,16 @@ from gradbot.engine import expectations, low_precision
 from gradbot.engine.checks.context import Check, Context, raised, skipped, unsupported
 from gradbot.engine.checks.registry import CHECKS, THROUGH_BACKWARD
 from gradbot.engine.isolation import preserved
+from gradbot.engine.low_precision.arithmetic import arithmetic
 from gradbot.engine.places import function_location, method_location
-from gradbot.engine.prepare import NothingToCheckError, Prepared, UserCodeError, involved_tensors, prepare
+from gradbot.engine.prepare import (
+    NothingToCheckError,
+    Prepared,
+    UserCodeError,
+    involved_tensors,
+    is_inexact,
+    prepare,
+)
 from gradbot.engine.references import References
 from gradbot.engine.user_errors import meaning
 from gradbot.errors import UsageError
@@ -189,6 +198,7 @@ def _check_case(
         op=op,
         references=references,
         call_seconds=prepared.call_seconds,
+        rounding=_rounding(prepared),
     )
     results = expectations.apply(
         _intended(case.settings, references), _run_checks(context, on_stage), draws=prepared.subject.seed is not None
@@ -208,6 +218,16 @@ def _intended(settings: CheckSettings, references: References) -> CheckSettings:
     if references.surrogate_of is None or settings.expect:
         return settings
     return replace(settings, expect="surrogate", reason="it is that of the declared surrogate")
+
+
+def _rounding(prepared: Prepared) -> float:
+    """The root of the unit roundoff of the coarsest arithmetic that the function's values show."""
+    tensors = [*prepared.subject.inputs, *(each for each in prepared.outputs if is_inexact(each))]
+    coarsest = max(torch.finfo(each.dtype).eps for each in tensors)
+    with contextlib.suppress(Exception):  # user code may raise near the inputs; its checks will tell
+        if prepared.subject.selected:
+            coarsest = max(coarsest, torch.finfo(arithmetic(prepared.problem)).eps)
+    return float((coarsest / 2) ** 0.5)
 
 
 def _run_checks(context: Context, on_stage: Callable[[str], None]) -> tuple[CheckResult, ...]:

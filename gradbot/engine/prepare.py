@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gradbot.engine.jacobian.point import OutputsChangedError
 from gradbot.engine.problem import Problem
 from gradbot.engine.representation import Representation, represent, to_real
 from gradbot.engine.subject import Subject
@@ -76,7 +77,7 @@ def prepare(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, 
     names = _output_names(outputs, selected)
     subject = subject.changed(selected=selected, output_names=names)
     representations = tuple(represent(each) for each in subject.inputs)
-    problem = _problem(subject, representations)
+    problem = _problem(subject, representations, outputs)
     captured = _captures_inputs(subject) if selected else False
     if captured:
         notes = (*notes, Note(code="captured_inputs"))
@@ -303,10 +304,19 @@ def _random_states() -> tuple[Any, ...]:
     )
 
 
-def _problem(subject: Subject, representations: tuple[Representation, ...]) -> Problem:
+def _problem(subject: Subject, representations: tuple[Representation, ...], outputs: tuple[Any, ...]) -> Problem:
+    dtypes = [outputs[position].dtype for position in subject.selected]
+
     def func(*reals: Tensor) -> tuple[Tensor, ...]:
         tensors = [form.restore(real) for form, real in zip(representations, reals, strict=True)]
-        return tuple(to_real(each) for each in subject.outputs(tensors))
+        result = subject.call(tensors)
+        if len(result) != len(outputs):
+            raise OutputsChangedError(f"{len(outputs)} outputs at the inputs, {len(result)} near them")
+        selected = [result[position] for position in subject.selected]
+        for before, now in zip(dtypes, selected, strict=True):
+            if now.dtype != before:
+                raise OutputsChangedError(f"an output of {before} at the inputs, of {now.dtype} near them")
+        return tuple(to_real(each) for each in selected)
 
     return Problem(
         func=func,

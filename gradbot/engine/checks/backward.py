@@ -5,12 +5,14 @@ from __future__ import annotations
 import torch
 
 from gradbot.engine.checks.context import Context, concluded, cotangents, raised, unsupported
-from gradbot.engine.checks.values import distance
+from gradbot.engine.checks.values import disagrees
 from gradbot.engine.prepare import is_inexact
 from gradbot.engine.verdict import compare_and_judge
 from gradbot.model import CheckName, CheckResult
 
 NAME = CheckName.BACKWARD
+
+NOISE = 1e-9  # relative; what a constant computed in floating point may vary by
 
 
 def run(context: Context) -> CheckResult:
@@ -63,5 +65,5 @@ def _varying_outputs(context: Context) -> list[int]:
     return [
         position
         for position, (one, other) in enumerate(zip(*values, strict=False))
-        if is_inexact(one) and is_inexact(other) and distance([one], [other]) > 0
+        if is_inexact(one) and is_inexact(other) and disagrees([one], [other], relative=NOISE) is not None
     ]

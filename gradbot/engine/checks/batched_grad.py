@@ -47,6 +47,12 @@ def run(context: Context) -> CheckResult:
             for each, like in zip(values, subject.inputs, strict=True)
         ]
 
+    def grad_or_zeros(along: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        found = torch.autograd.grad(outputs, subject.inputs, along, retain_graph=True, allow_unused=True)
+        return tuple(
+            torch.zeros_like(like) if each is None else each for each, like in zip(found, subject.inputs, strict=True)
+        )
+
     points = batch_of(subject.inputs, generator)
     count = len(points)
 
@@ -73,6 +79,21 @@ def run(context: Context) -> CheckResult:
             ),
         )
     ]
+    ways.append(
+        (
+            "torch.func.vmap of autograd.grad",
+            attempt(
+                context,
+                NAME,
+                "batched_grad",
+                "torch.func.vmap of autograd.grad",
+                lambda: stacked_like(torch.func.vmap(lambda *along: grad_or_zeros(along))(*batch)),
+                lambda: stacked([grad(each, False) for each in directions], subject.inputs),
+                methods=("vmap", "backward", "vjp"),
+                declared=False,
+            ),
+        )
+    )
     if not context.problem.in_place and not subject.clones:
         ways.append(
             (

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from gradbot.engine.checks.context import Context
-from gradbot.engine.checks.values import Values, disagrees, rounding
+from gradbot.engine.checks.values import Values, disagrees
 from gradbot.engine.user_errors import one_line
 from gradbot.model import CheckName, Finding, Note
 
@@ -49,7 +49,7 @@ def attempt(
             return None, one_line(error)
         details = {"form": form, "message": one_line(error)}
         return context.finding(check, kind, methods=methods, details=details), ""
-    place = disagrees(found, expected, relative=rounding(context.subject.inputs))
+    place = disagrees(found, expected, relative=context.rounding)
     if place is None:
         return None, ""
     return context.finding(check, kind, methods=methods, input=place, details={"form": form}), ""

@@ -54,6 +54,7 @@ class Context:
     references: References = field(default_factory=References)
     earlier: Mapping[str, CheckResult] = field(default_factory=dict)
     call_seconds: float = 0.0
+    rounding: float = 2.0**-26  # what another order of summation may change, relative to the size of the values
     target: str = ""  # its id, for configuration that is proposed
 
     @property
@@ -185,6 +186,14 @@ def raised(context: Context, check: CheckName, error: BaseException, stage: str)
         reason=found.reason,
         details=found.details,
     )
+
+
+def not_differentiable_again(context: Context, check: CheckName, error: BaseException, stage: str) -> CheckResult:
+    """User code raised in a second derivative: that it has none is a capability, unless a contract is broken."""
+    result = raised(context, check, error, stage)
+    if result.outcome is Outcome.ERRORED:
+        return unsupported(check, "no_second_derivative", **result.details)
+    return result
 
 
 def cotangents(outputs: tuple[Tensor, ...], generator: torch.Generator) -> tuple[Tensor, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import torch
 
-from gradbot.engine.checks.context import Context, raised, unsupported
+from gradbot.engine.checks.context import Context, not_differentiable_again, skipped, unsupported
 from gradbot.engine.checks.second_order import first_derivative
 from gradbot.engine.double_backward_cause import explained
 from gradbot.engine.verdict import compare_and_judge
@@ -19,6 +19,8 @@ NAME = CheckName.DOUBLE_BACKWARD
 
 def run(context: Context) -> CheckResult:
     """Compares Jacobians of the gradients, by inputs and by cotangents."""
+    if not any(each.numel() for each in context.problem.inputs):
+        return skipped(NAME, "empty")
     try:
         first = first_derivative(context)
         if first.all_detached:
@@ -30,7 +32,7 @@ def run(context: Context) -> CheckResult:
         # one second backward, to tell what it cannot do before anything is compared
         torch.autograd.grad([each.sum() for each in live], linear.inputs, allow_unused=True)
     except Exception as error:  # noqa: BLE001 - whatever user code raises is part of the verdict
-        return raised(context, NAME, error, "backward")
+        return not_differentiable_again(context, NAME, error, "backward")
     result = compare_and_judge(
         context,
         first.problem,

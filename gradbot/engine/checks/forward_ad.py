@@ -6,8 +6,8 @@ import torch
 import torch.autograd.forward_ad as fwAD
 from torch import Tensor
 
-from gradbot.engine.checks.context import Context, cotangents, raised, skipped, unsupported
-from gradbot.engine.checks.values import disagrees, rounding, where_finite
+from gradbot.engine.checks.context import Context, concluded, cotangents, raised, skipped, unsupported
+from gradbot.engine.checks.values import disagrees, where_finite
 from gradbot.engine.problem import Problem
 from gradbot.engine.user_errors import one_line
 from gradbot.engine.verdict import compare_and_judge, with_findings
@@ -33,6 +33,9 @@ def run(context: Context) -> CheckResult:
     if all(each is None for each in first) and "jvp" not in vars(context.function_class or object):
         # an op's autograd formula covers the backward alone, and torch drops the tangent without a word
         return unsupported(NAME, "tangent_dropped")
+    complex_tangents = _complex_of_real(context)
+    if complex_tangents:
+        return concluded(NAME, complex_tangents)
     result = compare_and_judge(
         context, problem, direction="forward", check=NAME, kind="jacobian_mismatch_forward", methods=("jvp",)
     )
@@ -50,6 +53,26 @@ def _tangents(problem: Problem, tangents: tuple[Tensor | None, ...]) -> tuple[Te
         return tuple(None if each is None else each.detach().clone() for each in found)
 
 
+def _complex_of_real(context: Context) -> tuple[Finding, ...]:
+    """Outputs that are real with a complex tangent, which a real Jacobian would not show."""
+    subject = context.subject
+    tangents = cotangents(subject.inputs, context.generator(12))
+    with torch.set_grad_enabled(context.problem.grad_mode), fwAD.dual_level():
+        duals = [fwAD.make_dual(x.detach().clone(), t) for x, t in zip(subject.inputs, tangents, strict=True)]
+        pairs = [fwAD.unpack_dual(each) for each in subject.outputs(duals)]
+        return tuple(
+            context.finding(
+                NAME,
+                "grad_dtype",
+                methods=("jvp",),
+                output=position,
+                details={"expected": str(pair.primal.dtype), "found": str(pair.tangent.dtype)},
+            )
+            for position, pair in enumerate(pairs)
+            if pair.tangent is not None and pair.tangent.is_complex() and not pair.primal.is_complex()
+        )
+
+
 def _nonlinear(context: Context, tangents: tuple[Tensor, ...], first: tuple[Tensor | None, ...]) -> tuple[Finding, ...]:
     for scale in (-2.0, 0.0):
         found = _tangents(context.problem, tuple(each * scale for each in tangents))
@@ -57,7 +80,7 @@ def _nonlinear(context: Context, tangents: tuple[Tensor, ...], first: tuple[Tens
         place = disagrees(
             where_finite(found, first),
             where_finite(expected, first),
-            relative=rounding(context.problem.inputs),
+            relative=context.rounding,
             scales=first,
         )
         if place is not None:
@@ -83,7 +106,7 @@ def _undefined(context: Context, tangents: tuple[Tensor, ...], first: tuple[Tens
         place = disagrees(
             where_finite(found, first),
             where_finite(expected, first),
-            relative=rounding(context.problem.inputs),
+            relative=context.rounding,
             scales=first,
         )
         if place is not None:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gradbot.engine.checks import layouts
 from gradbot.engine.checks.context import Context, concluded, cotangents, raised
-from gradbot.engine.checks.values import Values, dense, disagrees, rounding, where_finite
+from gradbot.engine.checks.values import Values, dense, disagrees, where_finite
 from gradbot.engine.user_errors import one_line
 from gradbot.model import CheckName, CheckResult, Finding
 
@@ -72,7 +72,7 @@ def _scaled(
     expected = [None if each is None else each * scale for each in base]
     if any(each is not None and not dense(each).isfinite().all() for each in found) and abs(scale) > 1:
         return None  # an overflow of a low precision says nothing about linearity
-    place = disagrees(found, expected, relative=rounding(context.subject.inputs))
+    place = disagrees(found, expected, relative=context.rounding)
     if place is None:
         return None
     return context.finding(
@@ -89,7 +89,7 @@ def _added(
     other = vjp(second)
     both = vjp([a + 0.5 * b for a, b in zip(first, second, strict=True)])
     expected = [_sum(a, b) for a, b in zip(base, other, strict=True)]
-    place = disagrees(both, expected, relative=2 * rounding(context.subject.inputs), scales=base)
+    place = disagrees(both, expected, relative=2 * context.rounding, scales=base)
     return None if place is None else context.finding(NAME, "nonlinear_backward", input=place)
 
 
@@ -126,7 +126,7 @@ def _layout_test(
             found = vjp(variant)
         except Exception as error:  # noqa: BLE001 - contiguous grad_outputs were accepted: this layout is refused
             return context.finding(NAME, "grad_output_layout", details={"layout": name, "message": one_line(error)})
-        place = disagrees(found, expected, relative=rounding(context.subject.inputs), scales=base)
+        place = disagrees(found, expected, relative=context.rounding, scales=base)
         if place is None:
             return None
         return context.finding(NAME, "grad_output_layout", input=place, details={"layout": name})
@@ -162,7 +162,7 @@ def _input_test(
             found = torch.autograd.grad(outputs, inputs, copies, allow_unused=True)
         except Exception as error:  # noqa: BLE001 - the forward took it and the backward did not
             return context.finding(NAME, "input_layout", details={"layout": name, "message": one_line(error)})
-        place = disagrees(found, base, relative=rounding(context.subject.inputs), scales=base)
+        place = disagrees(found, base, relative=context.rounding, scales=base)
         return None if place is None else context.finding(NAME, "input_layout", input=place, details={"layout": name})
 
     return test

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from gradbot.engine.checks.context import Context, concluded, cotangents, raised, skipped
-from gradbot.engine.checks.values import Values, disagrees, rounding
+from gradbot.engine.checks.values import Values, disagrees
 from gradbot.engine.user_errors import one_line
 from gradbot.model import CheckName, CheckResult, Finding
 
@@ -67,7 +67,7 @@ def _one(context: Context, subset: frozenset[int], directions: Sequence[Tensor],
             found = [None] * len(wanted)
     except Exception as error:  # noqa: BLE001 - it worked when all inputs required grad
         return context.finding(NAME, "needs_input_grad", details={"frozen": frozen, "message": one_line(error)})
-    place = disagrees(found, [full[k] for k in sorted(subset)], relative=rounding(inputs), scales=())
+    place = disagrees(found, [full[k] for k in sorted(subset)], relative=context.rounding, scales=())
     if place is None:
         return None
     return context.finding(NAME, "needs_input_grad", input=sorted(subset)[place], details={"frozen": frozen})

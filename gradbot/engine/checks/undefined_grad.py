@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gradbot.engine.checks.context import Context, concluded, cotangents, raised
-from gradbot.engine.checks.values import disagrees, rounding, where_finite
+from gradbot.engine.checks.values import disagrees, where_finite
 from gradbot.engine.user_errors import one_line
 from gradbot.model import CheckName, CheckResult, Finding
 
@@ -58,7 +58,7 @@ def _one(
             NAME, "undefined_grad", output=output, details={"undefined": which, "message": one_line(error)}
         )
     place = disagrees(
-        where_finite(found, scales), where_finite(expected, scales), relative=rounding(inputs), scales=scales
+        where_finite(found, scales), where_finite(expected, scales), relative=context.rounding, scales=scales
     )
     if place is None:
         return None

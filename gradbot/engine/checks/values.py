@@ -9,18 +9,6 @@ from torch import Tensor
 
 Values = Sequence[Tensor | None]
 
-_UNIT_ROUNDOFF = {
-    torch.float32: 2.0**-24,
-    torch.complex64: 2.0**-24,
-    torch.float16: 2.0**-11,
-    torch.bfloat16: 2.0**-8,
-}
-
-
-def rounding(tensors: Sequence[Tensor]) -> float:
-    """What another order of summation may change, relative to the size of the values: the root of the unit roundoff."""
-    return float(max((_UNIT_ROUNDOFF.get(each.dtype, 2.0**-53) for each in tensors), default=2.0**-53)) ** 0.5
-
 
 def distance(left: Values, right: Values) -> float:
     """The largest absolute difference; infinite where number or shape differ or one side alone is NaN."""

@@ -48,7 +48,7 @@ def prepared_in_double(subject: Subject, func: Callable[..., Any] | None = None,
 def _raised(leaf: Any, done: dict[int, Any]) -> Any:
     if isinstance(leaf, torch.nn.Module):
         return done.setdefault(id(leaf), copy.deepcopy(leaf).double())
-    if isinstance(leaf, Tensor) and is_low(leaf):
+    if isinstance(leaf, Tensor) and is_low(leaf) and not leaf.is_mkldnn:  # mkldnn knows float32 alone
         if id(leaf) not in done:
             wide = torch.complex128 if leaf.is_complex() else torch.float64
             done[id(leaf)] = leaf.detach().to(wide).requires_grad_(leaf.requires_grad)
