@@ -56,6 +56,8 @@ def examine(function: Function, fault: Fault, seed: int) -> Row | None:
 
 
 def judge(found: Diagnosis | None, fault: Fault) -> str:
+    if not fault.names:
+        return "right" if found is None or found.pattern == "compound" else "misnamed"
     if found is None:
         return "silent"
     if found.pattern not in fault.names:

@@ -153,6 +153,10 @@ def _first(grad: Tensor) -> Tensor:
     return grad.reshape(-1)[:1].view((1,) * grad.dim()).expand_as(grad).clone()
 
 
+def _field(grad: Tensor) -> Tensor:
+    return torch.randn(grad.shape, generator=torch.Generator().manual_seed(5), dtype=DOUBLE)
+
+
 SCALES = (-1.0, 2.0, 0.5, 1.01, 3.7, -2.0)
 
 
@@ -192,8 +196,8 @@ def faults() -> list[Fault]:
         Fault(name="column of zeros", bend=lambda g, x: _column(g, 1, 0.0), names=("zero_rows",), place={"rows": "1"}),
         Fault(name="sign of a row", bend=lambda g, x: _row(g, 2, -1.0), names=("scaled_slices",), place={"rows": "2"}),
         Fault(name="last column x2", bend=lambda g, x: _column(g, -1, 2.0), names=("scaled_slices",)),
-        Fault(name="one entry x1.1", bend=lambda g, x: _single(g, 1.1), names=("scaled_slices",)),
-        Fault(name="one entry zero", bend=lambda g, x: _single(g, 0.0), names=("zero_rows",)),
+        Fault(name="one entry x1.1", bend=lambda g, x: _single(g, 1.1), names=("scaled_elements",)),
+        Fault(name="one entry zero", bend=lambda g, x: _single(g, 0.0), names=("zero_elements",)),
         Fault(
             name="wrong from column 2 on",
             bend=lambda g, x: torch.cat([g[..., :2], 1.3 * g[..., 2:] + g[..., 2:].sum(-1, keepdim=True)], -1),
@@ -303,6 +307,11 @@ def faults() -> list[Fault]:
             place={"rows": "1"},
         ),
         Fault(name="times y", bend=lambda g, y: g * y, names=("extra_factor",), side="output", place={"quantity": "y"}),
+        # Nothing that has a name: silence is right.
+        Fault(name="noise", bend=lambda g, x: g * (1 + 0.3 * _field(g)), names=()),
+        Fault(name="noise added", bend=lambda g, x: g + 0.3 * _field(g) * g.roll(1, -1), names=()),
+        Fault(name="a function of x", bend=lambda g, x: g * torch.cos(3 * x + 1), names=()),
+        Fault(name="noise on grad_output", bend=lambda g, y: g * (1 + 0.3 * _field(g)), names=(), side="output"),
         # More than one thing wrong.
         Fault(name="x2 and a row of zeros", bend=lambda g, x: _row(2 * g, 1, 0.0), names=("compound",)),
         Fault(name="sign and one entry", bend=lambda g, x: _single(-g, 3.3), names=("compound",)),

@@ -94,10 +94,13 @@ def _predictions(view: View, blocks: Mapping[tuple[int, int], Block], unused: bo
         arrangement.predictions(view),
         mean.predictions(view),
         precision.predictions(view),
+        slices.elements(view),
+        slices.single(view),
         places.predictions(view),
         slices.predictions(view),
         where.predictions(view),
         terms.predictions(view),
+        missing.cancelled(view),
     )
 
 

@@ -17,7 +17,7 @@ FEWEST = 3  # nonzero entries: through fewer, some factor always fits
 def predictions(view: View) -> Iterator[Prediction]:
     """A = c N, with c the median ratio of entries."""
     factor = ratio(view.analytical, view.numerical, view.informative)
-    if factor is None or factor == 0.0 or abs(factor - 1) < 1e-9:
+    if factor is None or abs(factor) < 1e-6 or abs(factor - 1) < 1e-9:
         return
     named = name(factor, view)
     if int(view.informative.sum()) < FEWEST and not named:

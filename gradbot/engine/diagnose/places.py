@@ -16,7 +16,7 @@ def predictions(view: View) -> Iterator[Prediction]:
     """A = N outside the place; inside every index is wrong. Only where every entry is in view."""
     if not view.whole:
         return
-    wrong, informative = view.wrong, view.informative
+    wrong, telling = view.wrong, view.telling | view.wrong
     for side, shape, positions, axis in (
         ("input", view.input_shape, view.columns, 0),
         ("output", view.output_shape, view.rows, 1),
@@ -24,7 +24,7 @@ def predictions(view: View) -> Iterator[Prediction]:
         for dim, size in enumerate(shape):
             along = coordinate(positions, shape, dim)
             bad = set(torch.unique(along[wrong.any(axis)]).tolist())
-            seen = set(torch.unique(along[informative.any(axis)]).tolist())
+            seen = set(torch.unique(along[telling.any(axis)]).tolist())
             place = _place(bad, seen, size)
             if place is None:
                 continue

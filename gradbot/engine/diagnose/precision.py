@@ -10,7 +10,7 @@ from gradbot.engine.diagnose.prediction import Prediction
 from gradbot.engine.diagnose.view import View
 
 FEWEST = 6
-_DTYPES = ((torch.float16, 2.0**-11), (torch.bfloat16, 2.0**-8), (torch.float32, 2.0**-24))
+_DTYPES = ((torch.bfloat16, 2.0**-8), (torch.float16, 2.0**-11), (torch.float32, 2.0**-24))
 
 
 def predictions(view: View) -> Iterator[Prediction]:

@@ -1,7 +1,8 @@
-"""A few slices that are zero, or scaled, where everything else is right."""
+"""A few elements or slices that are zero, or scaled, where everything else is right."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import torch
@@ -11,6 +12,37 @@ from gradbot.engine.diagnose.factor import ratio
 from gradbot.engine.diagnose.prediction import Prediction
 from gradbot.engine.diagnose.view import View, coordinate
 from gradbot.model import Scalar
+
+FEW = 2
+
+
+def elements(view: View) -> Iterator[Prediction]:
+    """A = 0 or A = c N for at most a few single elements of the input or the output, A = N elsewhere."""
+    wrong = view.wrong
+    for side, shape, positions, hit in (
+        ("input", view.input_shape, view.columns, wrong.any(0)),
+        ("output", view.output_shape, view.rows, wrong.any(1)),
+    ):
+        chosen = positions[hit]
+        if not 1 <= len(chosen) <= FEW or len(shape) < 2 or _fills_a_slice(chosen, shape):
+            continue
+        mask = hit[None, :] if side == "input" else hit[:, None]
+        places = [tuple(int(each) for each in torch.unravel_index(place, shape)) for place in chosen]
+        words: dict[str, Scalar] = {"side": side, "rows": ", ".join(str(place) for place in places)}
+        yield from _scaled(view, mask.expand_as(view.numerical), "zero_elements", "scaled_elements", words)
+
+
+def single(view: View) -> Iterator[Prediction]:
+    """The same for one index of one dim."""
+    return (each for each in predictions(view) if "," not in str(each.parameters["rows"]))
+
+
+def _fills_a_slice(chosen: Tensor, shape: tuple[int, ...]) -> bool:
+    for dim in range(len(shape)):
+        index = torch.unique(coordinate(chosen, shape, dim))
+        if len(index) == 1 and len(chosen) == math.prod(shape) // shape[dim]:
+            return True
+    return False
 
 
 def predictions(view: View) -> Iterator[Prediction]:
@@ -36,13 +68,17 @@ def predictions(view: View) -> Iterator[Prediction]:
 
 def _within(view: View, mask: Tensor, side: str, dim: int, indices: Tensor) -> Iterator[Prediction]:
     words: dict[str, Scalar] = {"side": side, "dim": dim, "rows": _text(indices)}
+    yield from _scaled(view, mask, "zero_rows", "scaled_slices", words)
+
+
+def _scaled(view: View, mask: Tensor, zero: str, scaled: str, words: dict[str, Scalar]) -> Iterator[Prediction]:
     if bool((view.analytical[mask] == 0).all()):
-        yield Prediction(pattern="zero_rows", expected=view.numerical * ~mask, parameters=words)
+        yield Prediction(pattern=zero, expected=view.numerical * ~mask, parameters=words)
         return
     factor = ratio(view.analytical, view.numerical, mask & view.informative)
     if factor is not None:
         expected = torch.where(mask, factor * view.numerical, view.numerical)
-        yield Prediction(pattern="scaled_slices", expected=expected, parameters={**words, "factor": factor})
+        yield Prediction(pattern=scaled, expected=expected, parameters={**words, "factor": factor})
 
 
 def _text(indices: Tensor) -> str:

@@ -64,6 +64,11 @@ class View:
         size = torch.maximum(self.analytical.abs(), self.numerical.abs())
         return size > 10 * self.bar + 1e-9 * float(size.nan_to_num(0.0, 0.0).max())
 
+    @property
+    def telling(self) -> Tensor:
+        """Entries in which an error of a tenth would be seen: those that agree speak for the rule."""
+        return self.numerical.abs() > 10 * self.allowed
+
     def numerical_at(self, rows: Tensor, columns: Tensor) -> Tensor:
         """Numerical entries at other flat positions, (rows, columns)."""
         return self.numerical_columns(columns)[rows]

@@ -16,10 +16,10 @@ FEWEST_FOR_A_BOUND = 4
 
 def predictions(view: View) -> Iterator[Prediction]:
     """Wrong and right elements of the input, or else of the output, are told apart by their values."""
-    wrong, informative = view.wrong, view.informative
+    wrong, telling = view.wrong, view.telling
     for name, values, axis in (("x", view.x[view.columns], 0), ("y", view.y[view.rows], 1)):
         bad = wrong.any(axis)
-        good = ~bad & informative.any(axis)
+        good = ~bad & telling.any(axis)
         condition = _condition(name, values, bad, good)
         if condition is not None:
             mask = bad[None, :] if axis == 0 else bad[:, None]
