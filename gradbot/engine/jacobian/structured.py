@@ -33,7 +33,8 @@ _STRAYS = 8
 class _Compressed:
     """One input's numerical Jacobian: `estimate[c, row]` is the entry in column `columns[c, row]`.
 
-    `group` is the batch index of each row, `colour` and `member` colour and batch index of each column of the input.
+    `group` is the batch index of each row, -1 where it does not depend on the input at all; `colour` is that of each
+    column of the input.
     """
 
     estimate: Array
@@ -41,7 +42,6 @@ class _Compressed:
     columns: Indices
     group: Indices
     colour: Indices
-    member: Indices
 
 
 def compare_structured(
@@ -82,8 +82,8 @@ def _compress(point: Point, index: int, eps: float, generator: np.random.Generat
         return None
     strides = [math.prod(shape[dim + 1 :]) for dim in range(len(shape))]
     colour = _ravel([coordinates[dim] for dim in inner], [shape[dim] for dim in inner], size)
-    member = _ravel([coordinates[dim] for dim in batch], [shape[dim] for dim in batch], size)
     group = _ravel(decoded, [shape[dim] for dim in batch], point.value.size)
+    group[np.abs(whole) <= 1e-9 + 4 * noise] = -1
     within = np.zeros(point.value.size, dtype=np.int64)
     for dim, found in zip(batch, decoded, strict=True):
         within += found * strides[dim]
@@ -102,7 +102,7 @@ def _compress(point: Point, index: int, eps: float, generator: np.random.Generat
         allowed = 1e-6 * (np.abs(terms).sum(0) + 1) + 4 * spread + noises.sum(0)
         if not (np.abs(terms.sum(0) - straight) <= allowed).all():
             return None
-    return _Compressed(estimate=estimate, noise=noises, columns=columns, group=group, colour=colour, member=member)
+    return _Compressed(estimate=estimate, noise=noises, columns=columns, group=group, colour=colour)
 
 
 def _along(point: Point, index: int, direction: Array, eps: float) -> tuple[Array, Array]:
@@ -162,12 +162,9 @@ def _look_forward(point: Point, index: int, one: _Compressed, apply: Apply, susp
 
 def _look_reverse(point: Point, index: int, one: _Compressed, apply: Apply, suspects: Suspects, budget: int) -> None:
     """A vjp of one row of each group gives all of these rows. What falls on columns of no such row must be zero."""
-    order = np.argsort(one.group, kind="stable")
-    sorted_groups = one.group[order]
-    first_of = np.searchsorted(sorted_groups, sorted_groups, side="left")
-    rank = np.empty_like(order)
-    rank[order] = np.arange(len(order)) - first_of
     start, size = point.input_offsets[index], point.input_sizes[index]
+    _look_at_independent(point, index, np.flatnonzero(one.group < 0), suspects)
+    rank = _ranks(one.group)
     chunk = stack_size(point, budget)
     ranks = int(rank.max(initial=-1)) + 1
     for first in range(0, ranks, chunk):
@@ -184,6 +181,30 @@ def _look_reverse(point: Point, index: int, one: _Compressed, apply: Apply, susp
             for column in stray[:_STRAYS]:
                 row = _row_of(point, rows, start + int(column))
                 suspects.add(np.array([row]), np.array([start + column]), gradient[[column]], np.zeros(1), np.zeros(1))
+
+
+def _ranks(group: Indices) -> Indices:
+    """The position of each row among those of its group; -1 for rows of no group."""
+    order = np.argsort(group, kind="stable")
+    ordered = group[order]
+    ranks = np.empty_like(order)
+    ranks[order] = np.arange(len(order)) - np.searchsorted(ordered, ordered, side="left")
+    ranks[group < 0] = -1
+    return ranks
+
+
+def _look_at_independent(point: Point, index: int, rows: Indices, suspects: Suspects) -> None:
+    """Rows that do not depend on an input must have no gradient by it, all of them together."""
+    if not len(rows):
+        return
+    cotangent = np.zeros(point.value.size)
+    cotangent[rows] = 1 + 0.5 * np.cos(np.arange(len(rows)))
+    gradient = pull_back(point, cotangent)
+    start = point.input_offsets[index]
+    inside = gradient[start : start + point.input_sizes[index]]
+    for column in np.flatnonzero(~(np.abs(inside) <= suspects.tolerances.atol))[:_STRAYS]:
+        row = _row_of(point, rows, start + int(column))
+        suspects.add(np.array([row]), np.array([start + column]), inside[[column]], np.zeros(1), np.zeros(1))
 
 
 def _row_of(point: Point, rows: Indices, column: int) -> int:
