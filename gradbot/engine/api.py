@@ -17,9 +17,10 @@ import torch
 from torch import Tensor
 
 from gradbot.engine import expectations, low_precision
-from gradbot.engine.checks.context import Check, Context, raised, skipped, unsupported
+from gradbot.engine.checks.context import Check, Context, concluded, raised, skipped, unsupported
 from gradbot.engine.checks.registry import CHECKS, THROUGH_BACKWARD
 from gradbot.engine.isolation import preserved
+from gradbot.engine.jacobian.point import OutputsChangedError
 from gradbot.engine.low_precision.arithmetic import arithmetic
 from gradbot.engine.places import function_location, method_location
 from gradbot.engine.prepare import (
@@ -276,6 +277,10 @@ def _timed(name: CheckName, run: Check, context: Context) -> CheckResult:
     start = time.perf_counter()
     try:
         result = run(context)
+    except OutputsChangedError as error:
+        details = {"message": str(error)}
+        finding = context.finding(name, "output_depends_on_perturbation", methods=("forward",), details=details)
+        result = concluded(name, (finding,))
     except Exception as error:
         if _is_ours(error):
             raise

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from gradbot.engine import kinks, localise, low_precision, surrogates
-from gradbot.engine.checks.context import Context, concluded, raised
+from gradbot.engine.checks.context import Context, concluded, cotangents, not_differentiable_again, raised
 from gradbot.engine.compare import compare_jacobians
 from gradbot.engine.comparison import Comparison, Verdict
 from gradbot.engine.diagnose import diagnose
@@ -64,7 +64,9 @@ def compare_and_judge(
             check, (context.finding(check, "output_depends_on_perturbation", methods=("forward",), details=details),)
         )
     except Exception as error:  # noqa: BLE001 - whatever user code raises is part of the verdict
-        return raised(context, check, error, "backward" if direction == "reverse" else "jvp")
+        second_order = check in (CheckName.DOUBLE_BACKWARD, CheckName.FORWARD_OVER_BACKWARD)
+        conclude = not_differentiable_again if second_order else raised
+        return conclude(context, check, error, "backward" if direction == "reverse" else "jvp")
     if comparison.verdict is Verdict.AGREE:
         return _agreed(context, problem, comparison, check, methods)
     if comparison.verdict is Verdict.UNSURE:
@@ -250,6 +252,8 @@ def _judge_forward(
     """Where backward mode agreed with differences at this very point, the point is smooth and the jvp is wrong."""
     other = CheckName.BACKWARD if check is CheckName.FORWARD_AD else CheckName.DOUBLE_BACKWARD
     earlier = context.earlier.get(other.value)
+    if earlier is not None and earlier.outcome is Outcome.INCONCLUSIVE and _same_both_ways(context, problem):
+        return _inconclusive(context, problem, check, earlier.reason)
     smooth = earlier is not None and earlier.outcome is Outcome.PASSED
     if not smooth and _agrees_beside(context, problem):
         return _inconclusive(context, problem, check, "kink")
@@ -275,6 +279,21 @@ def _judge_forward(
             )
         )
     return concluded(check, tuple(findings))
+
+
+def _same_both_ways(context: Context, problem: Problem) -> bool:
+    """Whether forward and backward mode give one Jacobian, right or wrong: vᵀ(Ju) = (Jᵀv)ᵀu for random u and v."""
+    linear = problem.linearize()
+    for salt in (12, 13):
+        along = cotangents(problem.inputs, context.generator(salt))
+        against = cotangents(linear.outputs, context.generator(salt + 2))
+        forward = [v * t for v, t in zip(against, problem.jvp(along), strict=True)]
+        backward = [g * u for g, u in zip(linear.vjp(against), along, strict=True) if g is not None]
+        size = sum(float(each.detach().abs().sum()) for each in (*forward, *backward))
+        gap = sum(float(each.sum()) for each in forward) - sum(float(each.sum()) for each in backward)
+        if not abs(gap) <= context.rounding * size:
+            return False
+    return True
 
 
 def _agrees_beside(context: Context, problem: Problem) -> bool:

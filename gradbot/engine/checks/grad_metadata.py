@@ -52,14 +52,14 @@ def run(context: Context) -> CheckResult:
 
 def _arrived(context: Context, position: int, gradient: Tensor, like: Tensor) -> Finding | None:
     """What is wrong with a gradient as autograd hands it over; a strided one for a sparse input is fine."""
-    sparse = gradient.layout is not torch.strided
+    sparse = gradient.layout is not torch.strided and not gradient.is_mkldnn
     if gradient.shape != like.shape:
         kind, expected, found = "wrong_grad_size", str(tuple(like.shape)), str(tuple(gradient.shape))
     elif gradient.device != like.device:
         kind, expected, found = "wrong_grad_device", str(like.device), str(gradient.device)
     elif gradient.dtype != like.dtype:
         kind, expected, found = "grad_dtype", str(like.dtype), str(gradient.dtype)
-    elif sparse and like.layout is not torch.strided and gradient.layout != like.layout:
+    elif sparse and like.layout not in (torch.strided, gradient.layout):
         kind, expected, found = "wrong_grad_layout", str(like.layout), str(gradient.layout)
     elif sparse and gradient.layout == like.layout and _dims(gradient) != _dims(like):
         kind, expected, found = "wrong_grad_sparse_dims", str(_dims(like)), str(_dims(gradient))
