@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,31 @@ SHARDS = Path(__file__).parent / "workflows/shards.yml"
 PUSHED = sha("pushed")
 WRONG = codec.dumps(report(wrong=["kernels:SoftCap"]))
 RIGHT = codec.dumps(report(right=["kernels:SoftCap"]))
+KERNELS = {
+    "kernels/__init__.py": "",
+    "kernels/softcap.py": """
+import torch
+
+import gradbot
+
+
+class SoftCap(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.tanh()
+
+    @staticmethod
+    def backward(ctx, grad):
+        (x,) = ctx.saved_tensors
+        return 0.5 * grad * (1 - x.tanh() ** 2)
+
+
+@gradbot.cases(SoftCap)
+def cases():
+    yield gradbot.Sample(torch.randn(3, 4, dtype=torch.float64, requires_grad=True))
+""",
+}
 
 
 @pytest.fixture
@@ -50,6 +77,21 @@ def pull_request(head: str = HEAD, repository: str = REPOSITORY, ref: str = "fea
             "name": "kernels",
             "owner": {"login": "octo"},
         },
+    }
+
+
+def workflow_run(workflow: str, repository: str = REPOSITORY) -> dict[str, Any]:
+    """The completed run 812, as the event that starts a second stage tells of it."""
+    return {
+        "id": 812,
+        "run_attempt": 1,
+        "event": "pull_request",
+        "head_sha": HEAD,
+        "head_branch": "feature",
+        "head_repository": {"id": 5, "full_name": repository},
+        "path": f".github/workflows/{workflow}",
+        "conclusion": "failure",
+        "pull_requests": [],
     }
 
 
@@ -131,18 +173,7 @@ def test_a_fork_gets_its_comment_from_the_second_stage(fake: Fake, tmp_path: Pat
     assert fake.state.of_bot(7) == []
     started(fake, 900, "fork-publish.yml", event="workflow_run", head_sha=BASE, head_branch="main")
     completed = {
-        "action": "completed",
-        "workflow_run": {
-            "id": 812,
-            "run_attempt": 1,
-            "event": "pull_request",
-            "head_sha": HEAD,
-            "head_branch": "feature",
-            "head_repository": {"id": 5, "full_name": fork},
-            "path": ".github/workflows/fork-check.yml",
-            "conclusion": "failure",
-            "pull_requests": [],
-        },
+        "workflow_run": workflow_run("fork-check.yml", repository=fork),
         "repository": {"full_name": REPOSITORY, "default_branch": "main"},
     }
     done = act.run(EXAMPLES / "fork-publish.yml", "workflow_run", completed, run=900)
@@ -212,3 +243,40 @@ def test_no_token_is_printed(fake: Fake, tmp_path: Path) -> None:
     leaks = [str(path) for path in written if b"ghs_canary0000" in path.read_bytes()]
     assert "ghs_canary0000" not in done.log
     assert leaks == []
+
+
+def test_planned_shards_on_two_kinds_of_runner_are_joined_and_published(fake: Fake, tmp_path: Path) -> None:
+    started(fake, 812, "cpu-and-gpu.yml")
+    both = ("1/2", "2/2")
+    cpu = codec.dumps(report(right=["kernels:Rope"], shard="1/2", expected=both))
+    cuda = codec.dumps(report(wrong=["kernels:SoftCap"], shard="2/2", expected=both))
+    act = Act(folder=tmp_path, fake=fake, files=KERNELS, prepared={"1/2": cpu, "2/2": cuda})
+    done = act.run(EXAMPLES / "cpu-and-gpu.yml", "pull_request", pull_request(), run=812)
+    assert "SoftCap" in body(fake), done.printed()[-3000:]
+    assert "parts=2" in body(fake)
+    (joined,) = (each.data for each in fake.state.artifacts.values() if each.name == "gradbot.gradbot.1")
+    assert sorted(zipfile.ZipFile(io.BytesIO(joined)).namelist()) == ["junit.xml", "report.html", "report.json"]
+
+
+def test_a_package_of_somebody_s_is_checked_for_real(fake: Fake, tmp_path: Path) -> None:
+    started(fake, 812, "cpu.yml")
+    act = Act(folder=tmp_path, fake=fake, files=KERNELS)
+    done = act.run(CPU, "pull_request", pull_request(), run=812, real_check=True)
+    assert "kernels.softcap:SoftCap" in body(fake), done.printed()[-3000:]
+    assert "0.5" in body(fake)
+    assert done.job("check") == "failure"
+
+
+def test_gradbot_finds_in_its_own_demo_what_is_planted_there_and_nothing_else(fake: Fake, tmp_path: Path) -> None:
+    started(fake, 812, "gradients.yml")
+    act = Act(folder=tmp_path, fake=fake)
+    done = act.run(
+        ROOT / ".github/workflows/gradients.yml", "pull_request", pull_request(), run=812, real_check=True, timeout=400
+    )
+    assert done.job("check") == "success", done.printed()[-3000:]
+    started(fake, 900, "publish.yml", event="workflow_run", head_sha=BASE, head_branch="main")
+    fake.state.runs[812].status = "completed"
+    completed = {"workflow_run": workflow_run("gradients.yml"), "repository": {"default_branch": "main"}}
+    act.run(ROOT / ".github/workflows/publish.yml", "workflow_run", completed, run=900)
+    assert "state=green" in body(fake)
+    assert "expected" in body(fake)

@@ -103,6 +103,8 @@ class Act:
         shutil.rmtree(root, ignore_errors=True)
         (root / ".github/workflows").mkdir(parents=True)
         shutil.copy(workflow, root / ".github/workflows")
+        if "uses: ./\n" in workflow.read_text():
+            shutil.copytree(_action(self.folder), root, dirs_exist_ok=True)
         for name, content in {"pyproject.toml": "[tool.gradbot]\n", **self.files}.items():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_text(content)
@@ -142,15 +144,13 @@ class Act:
         ]
 
 
-def _action(folder: Path) -> Path:
+def _action(inside: Path) -> Path:
     """The action's own files, as a checkout of them would be; gradbot itself is installed already."""
-    target = folder / "action"
+    target = inside / "action"
     if not target.exists():
         (target / "gradbot").mkdir(parents=True)
         shutil.copy(ROOT / "action.yml", target)
         shutil.copy(ROOT / "gradbot/version.py", target / "gradbot")
-        shutil.copytree(ROOT / "action", target / "action")
-        shutil.copytree(ROOT / ".github", target / ".github")
-        if (ROOT / "plan").is_dir():
-            shutil.copytree(ROOT / "plan", target / "plan")
+        for folder in ("action", "plan", "join", ".github"):
+            shutil.copytree(ROOT / folder, target / folder)
     return target
