@@ -89,6 +89,7 @@ _ENGINE_MESSAGES: tuple[tuple[str, str], ...] = (
     (r"invalid gradient at index .* expected device", "wrong_grad_device"),
     (r"invalid gradient at index .* expected layout|has changed the layout of value", "wrong_grad_layout"),
     (r"invalid gradient at index .* expected (type|dtype)|input_is_complex == grad_is_complex", "grad_dtype"),
+    (r"has changed the type of value \(was torch\.\S+ got torch\.(\w+\.)?(sparse|mkldnn)", "wrong_grad_layout"),
     (r"has changed the type of value", "grad_dtype"),
     (r"custom Function.* jvp |inplace custom Function|'s jvp returned", "bad_jvp_contract"),
 )
