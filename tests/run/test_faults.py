@@ -89,7 +89,7 @@ FAULTS = [
         "deadlocked threads",
         "import threading\na, b = threading.Lock(), threading.Lock()\n"
         "def f(x, y):\n  with x:\n    import time; time.sleep(.1)\n    y.acquire()\n"
-        "t = [threading.Thread(target=f, args=p) for p in ((a, b), (b, a))]\n[x.start() for x in t]; [x.join() for x in t]",
+        "t = [threading.Thread(target=f, args=p) for p in ((a, b), (b, a))]\n[x.start() for x in t]; [x.join() for x in t]",  # noqa: E501
         "timeout",
         timeout=1.5,
     ),
@@ -130,11 +130,11 @@ FAULTS = [
     Fault("NUL and invalid UTF-8", "import os; os.write(1, b'\\x00\\xff\\xfe' * 50); os.write(2, b'\\x80\\x00\\n')"),
     Fault(
         "replaced json",
-        "import json\ndef bad(*a, **k): raise ValueError\njson.dumps = json.loads = bad\njson.JSONEncoder.encode = json.JSONDecoder.decode = json.JSONEncoder.iterencode = bad",
+        "import json\ndef bad(*a, **k): raise ValueError\njson.dumps = json.loads = bad\njson.JSONEncoder.encode = json.JSONDecoder.decode = json.JSONEncoder.iterencode = bad",  # noqa: E501
     ),
     Fault(
         "replaced os",
-        "import os\ndef bad(*a, **k): raise ValueError\nfor n in ('read', 'write', 'getpid', '_exit', 'fstat', 'close', 'dup', 'getcwd'): setattr(os, n, bad)",
+        "import os\ndef bad(*a, **k): raise ValueError\nfor n in ('read', 'write', 'getpid', '_exit', 'fstat', 'close', 'dup', 'getcwd'): setattr(os, n, bad)",  # noqa: E501
     ),
     Fault("replaced sys", "import sys\nsys.stdout = sys.stderr = None\nsys.exit = sys.exc_info = None"),
     Fault("replaced print and len", "import builtins\nbuiltins.print = builtins.len = builtins.open = None"),
@@ -153,7 +153,7 @@ FAULTS = [
     Fault("changed recursion limit", "import sys; sys.setrecursionlimit(50_000)"),
     Fault(
         "changed umask and limits",
-        "import os, resource; os.umask(0o777); resource.setrlimit(resource.RLIMIT_NOFILE, (900, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))",
+        "import os, resource; os.umask(0o777); resource.setrlimit(resource.RLIMIT_NOFILE, (900, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))",  # noqa: E501
     ),
     Fault("allocation bomb", "x = bytearray(1 << 40)", error="MemoryError"),
     Fault(
@@ -164,7 +164,7 @@ FAULTS = [
     ),
     Fault(
         "a memory map over the limit",
-        "import mmap\nm = mmap.mmap(-1, 1 << 30)\nfor i in range(0, 1 << 30, 4096): m[i] = 1\nimport time; time.sleep(9)",
+        "import mmap\nm = mmap.mmap(-1, 1 << 30)\nfor i in range(0, 1 << 30, 4096): m[i] = 1\nimport time; time.sleep(9)",  # noqa: E501
         "memory",
         memory_limit=200 << 20,
     ),

@@ -99,8 +99,8 @@ def raising_generator():
 FILES = {
     "p/__init__.py": "",
     "p/scale.py": SCALE,
-    "p/deadly.py": "import os\nimport torch\nclass Deadly(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x): return x\nos.kill(os.getpid(), 11)\n",
-    "p/raising.py": "import torch\nclass Raising(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x): return x\nraise ImportError('needs a GPU')\n",
+    "p/deadly.py": "import os\nimport torch\nclass Deadly(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x): return x\nos.kill(os.getpid(), 11)\n",  # noqa: E501
+    "p/raising.py": "import torch\nclass Raising(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x): return x\nraise ImportError('needs a GPU')\n",  # noqa: E501
     "p/exiting.py": "import sys\nsys.exit(3)\n",
     "p/patching.py": "import json, os\njson.dumps = None\nos.environ['PATCHED'] = '1'\n",
     "cases_p.py": CASES,
