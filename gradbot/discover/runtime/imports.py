@@ -95,11 +95,11 @@ def one_line(error: BaseException) -> str:
     return (text if len(text) <= _CAP else text[: _CAP - 3] + "...") + place
 
 
-_OURS = str(Path(__file__).resolve().parents[2])
+_OURS = Path(__file__).resolve().parents[2]
 
 
 def _is_users(filename: str) -> bool:
-    within_demo = filename.startswith(str(Path(_OURS) / "demo"))
-    return (
-        not filename.startswith("<") and (within_demo or not filename.startswith(_OURS)) and "importlib" not in filename
-    )
+    """Whether a file is neither gradbot's own (but for the demo), nor torch's, nor the import system's."""
+    path = Path(filename)
+    ours = path.is_relative_to(_OURS) and not path.is_relative_to(_OURS / "demo")
+    return not (ours or filename.startswith("<") or "/torch/" in path.as_posix() or "importlib" in path.parts)

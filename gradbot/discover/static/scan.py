@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence
+import contextlib
+import gc
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from gradbot.discover.static.classes import function_targets
@@ -36,8 +38,25 @@ def scan(
     `python` is the interpreter that has the installed packages, this one if "". `third_party`: what other packages
     register when these are imported is wanted too. Raises `UsageError` for a name that leads nowhere.
     """
-    root = root.resolve()
-    names = list(names_or_paths)
+    with _no_collections():
+        return _scan(list(names_or_paths), root.resolve(), case_files, search_cases, python, third_party)
+
+
+@contextlib.contextmanager
+def _no_collections() -> Iterator[None]:
+    """Syntax trees are millions of objects, all in use: looking for garbage among them takes as long as parsing."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _scan(
+    names: list[str], root: Path, case_files: Sequence[str], search_cases: bool, python: str, third_party: bool
+) -> Discovery:
     interpreter = (
         ask(python, [each.partition(".")[0] for each in names if not (root / each).exists()]) if python else None
     )

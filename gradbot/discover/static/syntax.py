@@ -118,6 +118,9 @@ def parse(path: Path, module: str, *, is_package: bool) -> ParsedModule:
     return parsed
 
 
+_LEAVES = (ast.Constant, ast.Name, ast.expr_context, ast.operator, ast.unaryop, ast.boolop, ast.cmpop)
+
+
 class _Reader(ast.NodeVisitor):
     def __init__(self, parsed: ParsedModule, package: str) -> None:
         self.parsed = parsed
@@ -129,6 +132,17 @@ class _Reader(ast.NodeVisitor):
         for node in nodes:
             self.visit(node)
         self.scope = outer
+
+    def generic_visit(self, node: ast.AST) -> None:
+        """As usual, but past what holds neither names nor calls, which is most of a tree."""
+        for name in node._fields:
+            value = getattr(node, name, None)
+            if isinstance(value, list):
+                for item in value:
+                    if isinstance(item, ast.AST) and not isinstance(item, _LEAVES):
+                        self.visit(item)
+            elif isinstance(value, ast.AST) and not isinstance(value, _LEAVES):
+                self.visit(value)
 
     def visit_ClassDef(self, node: ast.ClassDef) -> None:
         qualname = self.scope.prefix + node.name
