@@ -16,15 +16,19 @@ from gradbot.engine.checks.context import Context, concluded, cotangents, raised
 from gradbot.engine.checks.statistics import clopper_pearson
 from gradbot.engine.checks.values import Values, distance, size
 from gradbot.engine.problem import Linearization
+from gradbot.engine.repeats import documented_op, nondeterministic_here, planned
+from gradbot.engine.subject import seed_everything
 from gradbot.model import CheckName, CheckResult, Evidence, Finding, Outcome, Spread
 
 NAME = CheckName.DETERMINISM
 
+STAGES = 4
+FEW = 6  # repeats under a fixed seed, where the generator was seen to matter or not
+
 
 def run(context: Context) -> CheckResult:
     """Repeats forward, backward and second backward; see `Spread` for what is measured."""
-    stages = 3
-    repeats = context.repeats(context.settings.determinism_seconds / stages, context.settings.repeats)
+    repeats = planned(context.settings.determinism_seconds / STAGES, context.call_seconds, context.settings.repeats)
     inputs = context.subject.inputs
     try:
         spreads = [_spread("forward", repeats, lambda: _forward(context))]
@@ -63,17 +67,28 @@ def _backward(context: Context, linear: Linearization, repeats: int) -> list[Spr
         # copies: what a backward does to its grad_outputs is for side_effects to say
         return linear.vjp([each.clone() for each in directions])
 
+    def seeded() -> Values:
+        seed_everything(context.seed)
+        return again()
+
     first = again()
-    spreads = [_spread("backward", repeats, fresh, first)]
+    on_new_graphs = _spread("backward", repeats, fresh, first)
     on_one_graph = _spread("state", repeats, again, first)
-    if spreads[0].differing:
+    if on_new_graphs.differing:
         # random from call to call: what differs on one graph is no state of the graph
-        on_one_graph = replace(on_one_graph, stage="backward")
-        spreads = [max(spreads[0], on_one_graph, key=lambda each: each.largest)]
+        worst = max(on_new_graphs, replace(on_one_graph, stage="backward"), key=lambda each: each.largest)
+        fixed = _spread("backward", FEW, seeded)
+        spreads = [replace(worst, fixed_seed=fixed.differing > 0, documented_op=_documented(context, fresh))]
     else:
-        spreads.append(on_one_graph)
+        spreads = [on_new_graphs, on_one_graph]
     second = _second_backward(context, linear, directions, repeats)
     return spreads if second is None else [*spreads, second]
+
+
+def _documented(context: Context, compute: Callable[[], Values]) -> str:
+    if not any(nondeterministic_here(each.device) for each in context.subject.inputs):
+        return ""
+    return documented_op(compute)
 
 
 def _finding(context: Context, spread: Spread) -> Finding:
@@ -89,6 +104,8 @@ def _finding(context: Context, spread: Spread) -> Finding:
             "differing": spread.differing,
             "largest": spread.largest,
             "relative": spread.relative,
+            "fixed_seed": spread.fixed_seed,
+            "documented_op": spread.documented_op,
         },
     )
 
