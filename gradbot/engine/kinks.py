@@ -10,8 +10,8 @@ each other and with the slopes, but not with the one given, show a rule that is 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 import torch
@@ -19,15 +19,15 @@ from torch import Tensor
 
 from gradbot.engine.comparison import Comparison
 from gradbot.engine.directional import Point, problem_at, signed_uniform
-from gradbot.engine.localise import DEFAULT_ATOL, DEFAULT_RTOL
 from gradbot.engine.problem import Problem
+from gradbot.engine.slopes import STEPS, Along, atol, mixed, rtol, tolerance
 from gradbot.engine.suspects import Suspects, suspects
 from gradbot.model import CheckSettings, Scalar
 
 MOVES = 3
-NEIGHBOURS = 9
+NEIGHBOURS, MANY_NEIGHBOURS = 9, 64
+MOST_DOUBTFUL = 8
 BESIDE = 2.0**-10  # how far a point is moved, relative to its scale: far beyond every step, close for the gradient
-STEPS = (2.0**-17, 2.0**-20)
 BESIDE_STEP = 2.0**-21
 
 
@@ -148,7 +148,7 @@ def _wrong_beside(
         rounding = 64 * beside.unit_roundoff * magnitude / (BESIDE_STEP * length)
         central = (ahead + behind) / 2
         bar = rounding + 3 * (central - (farther_ahead + farther_behind) / 2).abs()
-        allowed = _tolerance(settings, central) + bar
+        allowed = tolerance(settings, central) + bar
         smooth = (ahead - behind).abs() <= 0.02 * (ahead.abs() + behind.abs()) + allowed
         analytical = gradients[:, column]
         close = ((analytical - central).abs() <= allowed) | ~torch.isfinite(central)
@@ -178,7 +178,7 @@ def _projection_wrong(beside: Point, chosen: Suspects, settings: CheckSettings, 
         analytical, numerical = gradient * along, cotangent * kept
         signal = max(float(analytical.norm()), float(numerical.norm()))
         noise = 6 * float((cotangent * torch.where(cotangent != 0, bar, 0.0)).norm())
-        allowed = max(1e-4, _rtol(settings)) * signal + _atol(settings) * float(cotangent.norm()) + noise
+        allowed = max(1e-4, rtol(settings)) * signal + atol(settings) * float(cotangent.norm()) + noise
         difference = float(analytical.sum() - numerical.sum())
         if not math.isfinite(difference) or abs(difference) > allowed:
             return math.isfinite(difference) or bool(torch.isnan(gradient).any())
@@ -192,125 +192,103 @@ def _here(
     settings: CheckSettings,
     generator: torch.Generator,
 ) -> dict[str, int]:
-    """What each chosen entry, and each chosen row along random directions, is at the point itself."""
+    """What each chosen row is at the point itself, by single elements of the input and by a few joint directions."""
     own = _rows(point, chosen)
-    tally = dict.fromkeys(("invalid", "wrong_here", "jumps", "domain_edges", "kinks"), 0)
+    seen = _Rows.of(len(chosen.rows))
+    outside: list[tuple[Tensor, Along]] = []
+    for along, entry in _directions(point, chosen, own, around, generator):
+        seen.add(entry, settings)
+        if bool(entry.outside(settings).any()):
+            outside.append((along, entry))
+    doubtful = [row for row in range(len(chosen.rows)) if any(bool(e.outside(settings)[row]) for _, e in outside)]
+    doubtful = [row for row in doubtful if not bool(seen.jump[row] | seen.edge[row])][:MOST_DOUBTFUL]
+    wrong = _still_outside(point, chosen, doubtful, outside, settings, generator)
+    kinked = seen.kink | mixed(around, tolerance(settings, around.abs().amax(0))).any(1)
+    return {
+        "invalid": int((wrong & kinked).sum()),
+        "wrong_here": int((wrong & ~kinked).sum()),
+        "jumps": int(seen.jump.sum()),
+        "domain_edges": int(seen.edge.sum()),
+        "kinks": int((kinked & ~wrong).sum()),
+    }
+
+
+def _directions(
+    point: Point, chosen: Suspects, own: Tensor, around: Tensor, generator: torch.Generator
+) -> Iterator[tuple[Tensor, Along]]:
+    """Single elements, three random joint directions, and one in which all elements grow together."""
     rows = point.rows(chosen.output).start + torch.tensor(chosen.rows)
-    magnitude = point.values[rows].abs()
-    kinked = _mixed(around, _tolerance(settings, around.abs().amax(0))).any(1)
-    for column in chosen.columns:
-        length = float(point.scales[chosen.input][column])
-        entry = _Along(
-            own=own[:, column],
-            slopes=tuple(_slopes(point, chosen, column, step) for step in STEPS),
-            around=around[:, :, column],
-            rounding=64 * point.unit_roundoff * magnitude / (STEPS[-1] * length),
-        )
-        linear = _linear(point, chosen, column, generator) if bool(kinked.any()) else ~kinked
-        entry.count(tally, settings, decided=~kinked | linear, margin=0.0)
-    for _ in range(3):
-        direction = point.direction(generator, only=chosen.input)
+    joint = [point.direction(generator, only=chosen.input) for _ in range(3)]
+    joint.append(tuple(each if at == chosen.input else None for at, each in enumerate(point.scales)))
+    for direction in (*(point.coordinate(chosen.input, column) for column in chosen.columns), *joint):
         along = direction[chosen.input]
         assert along is not None
         slopes = [point.slopes(direction, step) for step in STEPS]
-        joint = _Along(
-            own=(own @ along),
-            slopes=tuple((ahead[rows], behind[rows]) for ahead, behind in slopes),
-            around=around @ along,
-            rounding=64 * point.unit_roundoff * magnitude / STEPS[-1],
+        yield (
+            along,
+            Along(
+                own=_product(own, along),
+                slopes=tuple((ahead[rows], behind[rows]) for ahead, behind in slopes),
+                around=_product(around, along),
+                rounding=64 * point.unit_roundoff * point.values[rows].abs() / STEPS[-1],
+                length=float(along.norm()),
+            ),
         )
-        joint.count(tally, settings, decided=~kinked, margin=0.5)
-    return tally
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Along:
-    """Rows along one direction: the analytical value, one-sided slopes at two steps, analytical values around."""
-
-    own: Tensor
-    slopes: tuple[tuple[Tensor, Tensor], ...]
-    around: Tensor  # (neighbours, rows)
-    rounding: Tensor
-
-    def count(self, tally: dict[str, int], settings: CheckSettings, *, decided: Tensor, margin: float) -> None:
-        """Adds what each row is. `margin` widens the range of slopes, relative to its width; where not `decided`, a
-        slope that looks smooth does not speak against the analytical value."""
-        (far_ahead, far_behind), (ahead, behind) = self.slopes
-        finite = torch.isfinite(ahead) & torch.isfinite(behind)
-        edge = torch.isfinite(ahead) ^ torch.isfinite(behind)
-        gap, far_gap = (ahead - behind).abs(), (far_ahead - far_behind).abs()
-        size = torch.maximum(ahead.abs(), behind.abs())
-        near_zero = 1e-6 * size + self.rounding + _tolerance(settings, size)
-        smooth = finite & (gap <= torch.maximum(near_zero, 0.5 * far_gap)) & (far_gap <= 1e-2 * size + near_zero)
-        # Slopes that grow as the step shrinks are none: |x| has sign(0) = 0 between two equal jumps of its gradient.
-        for near, far in ((ahead, far_ahead), (behind, far_behind)):
-            smooth &= near.abs() <= 1.5 * far.abs() + near_zero
-        around_low, around_high = self.around.amin(0), self.around.amax(0)
-        known = torch.maximum(torch.maximum(around_low.abs(), around_high.abs()), self.own.abs()).nan_to_num(0.0, 0.0)
-        jump, infinite = torch.zeros_like(smooth), torch.zeros_like(smooth)
-        for near, far in ((ahead, far_ahead), (behind, far_behind)):
-            growth = (near.abs() / far.abs()).nan_to_num(0.0)
-            growing = finite & ~smooth & (near.abs() > 3 * known + 1e2 * near_zero) & (growth > 1.5)
-            # The step shrinks eightfold: where the change itself stays, the function jumps.
-            jump |= growing & (growth > 0.75 * STEPS[0] / STEPS[1])
-            infinite |= growing
-        infinite &= ~jump
-        kink = finite & ~smooth & ~jump & ~infinite
-
-        mixed = _mixed(self.around, near_zero)
-        low, high = torch.minimum(ahead, behind), torch.maximum(ahead, behind)
-        # Few neighbours need not show every gradient there is around; where slopes show no kink they are all there is.
-        width = torch.where(mixed, around_high - around_low, 0.0) * torch.where(smooth, 1.0, margin)
-        low = torch.where(mixed, torch.minimum(low, around_low) - width, low)
-        high = torch.where(mixed, torch.maximum(high, around_high) + width, high)
-        allowed = 2e-3 * torch.maximum(low.abs(), high.abs()) + near_zero
-        inside = (self.own >= low - allowed) & (self.own <= high + allowed)
-        undefined = ~torch.isfinite(self.own)
-        special = kink | (smooth & mixed)
-
-        tally["jumps"] += int(jump.sum())
-        tally["domain_edges"] += int((edge | infinite | (special & undefined)).sum())
-        tally["kinks"] += int((special & inside).sum())
-        tally["invalid"] += int((special & ~inside & ~undefined).sum())
-        tally["wrong_here"] += int((smooth & ~mixed & ~inside & decided).sum())
+def _product(rows: Tensor, along: Tensor) -> Tensor:
+    """Rows times a direction; elements that it leaves alone do not count, whatever they are."""
+    moved = along != 0
+    return rows[..., moved] @ along[moved]
 
 
-def _mixed(around: Tensor, near_zero: Tensor) -> Tensor:
-    """Where gradients around differ by more than those of a smooth function do; `around` is (neighbours, ...)."""
-    low, high = around.amin(0), around.amax(0)
-    return ~(high - low <= 0.02 * torch.maximum(low.abs(), high.abs()) + near_zero)
+def _still_outside(
+    point: Point,
+    chosen: Suspects,
+    doubtful: list[int],
+    outside: list[tuple[Tensor, Along]],
+    settings: CheckSettings,
+    generator: torch.Generator,
+) -> Tensor:
+    """Which doubtful rows stay outside when many more gradients around are taken into account."""
+    wrong = torch.zeros(len(chosen.rows), dtype=torch.bool)
+    if not doubtful:
+        return wrong
+    few = replace(chosen, rows=tuple(chosen.rows[row] for row in doubtful))
+    gathered = []
+    for _ in range(MANY_NEIGHBOURS):
+        moved = _move(point, generator)
+        if moved is not None:
+            with problem_at(point.problem, moved) as problem:
+                gathered.append(_rows(Point.of(problem), few))
+    if not gathered:
+        return wrong
+    more = torch.stack(gathered)
+    places = torch.tensor(doubtful)
+    for along, entry in outside:
+        picked = entry.at(places, torch.cat([entry.around[:, places], _product(more, along)]))
+        wrong[places] |= picked.outside(settings)
+    return wrong
 
 
-def _linear(point: Point, chosen: Suspects, column: int, generator: torch.Generator) -> Tensor:
-    """Rows whose slope along one element adds to those along others, as it does away from kinks that they share."""
-    rows = point.rows(chosen.output).start + torch.tensor(chosen.rows)
-    own = point.coordinate(chosen.input, column)
-    linear = torch.ones(len(rows), dtype=torch.bool)
-    alone, _ = point.slopes(own, STEPS[-1])
-    for _ in range(2):
-        others = point.direction(generator, only=chosen.input)
-        rest, _ = point.slopes(others, STEPS[-1])
-        both = tuple(
-            None if first is None or second is None else first + second
-            for first, second in zip(own, others, strict=True)
-        )
-        together, _ = point.slopes(both, STEPS[-1])
-        size = together.abs() + rest.abs() + alone.abs()
-        rounding = 64 * point.unit_roundoff * point.values.abs() / STEPS[-1]
-        linear &= ((together - rest - alone).abs() <= 1e-3 * size + rounding)[rows]
-    return linear
+@dataclass(slots=True, kw_only=True)
+class _Rows:
+    """What was seen of rows along any direction."""
 
+    jump: Tensor
+    edge: Tensor
+    kink: Tensor
 
-def _tolerance(settings: CheckSettings, size: Tensor) -> Tensor:
-    return _atol(settings) + _rtol(settings) * size.abs()
+    @classmethod
+    def of(cls, count: int) -> _Rows:
+        empty = torch.zeros(count, dtype=torch.bool)
+        return cls(jump=empty.clone(), edge=empty.clone(), kink=empty.clone())
 
-
-def _atol(settings: CheckSettings) -> float:
-    return DEFAULT_ATOL if settings.atol is None else settings.atol
-
-
-def _rtol(settings: CheckSettings) -> float:
-    return DEFAULT_RTOL if settings.rtol is None else settings.rtol
+    def add(self, entry: Along, settings: CheckSettings) -> None:
+        sort = entry.sort(settings)
+        self.jump |= sort.jump
+        self.edge |= sort.edge
+        self.kink |= sort.kink
 
 
 def moved_inputs(problem: Problem, seed: int = 0) -> tuple[Tensor, ...] | None:
