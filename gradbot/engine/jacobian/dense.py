@@ -25,12 +25,13 @@ what backward formulas lose by rounding."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matrices:
-    """What is compared, each (rows, columns)."""
+    """What is compared, each (rows, columns). `refined` are columns that were measured at several steps."""
 
     analytical: Array
     numerical: Array
     error_bar: Array
     tolerance: Array
+    refined: NDArray[np.bool_]
 
 
 def compare_dense(
@@ -59,15 +60,16 @@ def settle(point: Point, analytical: Array, differences: Differences, tolerances
         alike |= analytical == numerical
         coarse = ~(bar <= tolerance)
         suspicious = _suspicious(numerical, error, bar)
+        refined = np.zeros(analytical.shape[1], dtype=np.bool_)
         if not (suspicious is None and alike.all() and not coarse.any()):
             clear = np.any(~alike & ~coarse & (error > tolerance + bar), axis=0)
             doubtful = np.any(~alike | coarse, axis=0) & ~clear
             if suspicious is not None and not clear[suspicious]:
                 doubtful[suspicious] = True
             numerical, bar = numerical.copy(), bar.copy()
-            _look_again(point, analytical, numerical, bar, clear, doubtful, tolerances)
+            refined = _look_again(point, analytical, numerical, bar, clear, doubtful, tolerances)
             tolerance = tolerances.allowed(numerical)
-    return Matrices(analytical=analytical, numerical=numerical, error_bar=bar, tolerance=tolerance)
+    return Matrices(analytical=analytical, numerical=numerical, error_bar=bar, tolerance=tolerance, refined=refined)
 
 
 def _look_again(
@@ -78,14 +80,21 @@ def _look_again(
     clear: NDArray[np.bool_],
     doubtful: NDArray[np.bool_],
     tolerances: Tolerances,
-) -> None:
-    """Put refined columns into `numerical` and `bar`. Of clearly wrong ones a sample is enough if it is confirmed."""
+) -> NDArray[np.bool_]:
+    """Put refined columns into `numerical` and `bar`. Of clearly wrong ones a sample is enough if it is confirmed.
+
+    Returns which columns were refined.
+    """
     wrong = np.flatnonzero(clear)
     sample = wrong[:: -(-len(wrong) // _SAMPLE)] if len(wrong) else wrong
     confirmed = _put(point, analytical, numerical, bar, sample, tolerances)
+    refined = doubtful.copy()
+    refined[sample] = True
     if not confirmed:
+        refined |= clear
         _put(point, analytical, numerical, bar, np.setdiff1d(wrong, sample), tolerances)
     _put(point, analytical, numerical, bar, np.flatnonzero(doubtful), tolerances)
+    return refined
 
 
 def _put(
@@ -179,6 +188,7 @@ def _largest_real_error(matrices: Matrices, error: Array) -> float:
     real = error > np.maximum(_SHOWN * largest, _NEGLIGIBLE * _finite_max(largest))
     real &= error > 2 * matrices.error_bar
     real &= error <= matrices.tolerance
+    real &= matrices.refined
     return float((error[real] / largest[real]).max()) if real.any() else 0.0
 
 

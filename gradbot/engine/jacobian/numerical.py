@@ -46,8 +46,9 @@ def by_stack(point: Point, columns: Sequence[int], step: float) -> Differences:
 
 def _differences(point: Point, columns: Sequence[int], step: float, plus: Array, minus: Array) -> Differences:
     there = point.position[list(columns)]
-    width = point.stored(columns, there + step) - point.stored(columns, there - step)
     with np.errstate(all="ignore"):
+        width = point.stored(columns, there + step) - point.stored(columns, there - step)
+        width[np.isnan(width)] = 2 * step  # an infinite element stays where it is
         estimate = (plus - minus) / width[:, None]
         noise = np.maximum(np.abs(plus), np.abs(minus)) * (8 * point.unit_roundoff / np.abs(width))[:, None]
     return Differences(estimate=estimate.T, noise=noise.T)

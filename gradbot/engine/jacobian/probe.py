@@ -122,7 +122,7 @@ def _measure(point: Point, generator: np.random.Generator, step: float, only: in
         move *= scale
         move *= step
         ahead, behind = point.position + move, point.position - move
-        moves[index] = ahead - behind
+        moves[index] = np.nan_to_num(ahead - behind, nan=0.0)  # an infinite element stays where it is
         forward, backward = point.values_at(ahead), point.values_at(behind)
         np.subtract(forward, backward, out=values[index])
         if index == 0:

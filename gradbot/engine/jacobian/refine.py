@@ -93,7 +93,8 @@ def steps(point: Point, column: int, eps: float) -> Iterator[float]:
 def estimate_with_bar(point: Point, column: int, step: float) -> tuple[Array, Array]:
     """D5 and a bound of its error, one value a row; NaN and infinity where a value is not finite."""
     there = point.stored([column] * 5, point.position[column] + step * np.arange(2.0, -3.0, -1.0))
-    moves = there - there[2]
+    # an infinite element stays where it is
+    moves = there - there[2] if math.isfinite(point.position[column]) else step * np.arange(2.0, -3.0, -1.0)
     h = float(moves[0] - moves[4]) / 4
     if not (h > 0.0 and min(moves[1], -moves[3]) > 0.25 * h):
         return np.full_like(point.value, np.nan), np.full_like(point.value, np.inf)
