@@ -17,7 +17,7 @@ API_URL = "https://api.github.com"
 GRAPHQL_URL = "https://api.github.com/graphql"
 SERVER_URL = "https://github.com"
 _SHA = re.compile(r"[0-9a-f]{40}([0-9a-f]{24})?\Z")
-_REPOSITORY = re.compile(r"[A-Za-z0-9._-]+/[A-Za-z0-9._-]+\Z")
+_REPOSITORY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]*/(?!\.\.?\Z)[A-Za-z0-9._-]+\Z")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
