@@ -32,3 +32,7 @@ class NothingCheckedError(GradbotError):
     """There was nothing to check."""
 
     exit_code = ExitCode.NOTHING_CHECKED
+
+
+class ExplainedError(Exception):
+    """What went wrong in user code, said in one line that needs neither the exception's class nor its place."""

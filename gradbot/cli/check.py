@@ -17,7 +17,7 @@ import click
 
 from gradbot import codec
 from gradbot.cli.progress import Shown
-from gradbot.cli.selecting import Wanted, shown_path, wanted
+from gradbot.cli.selecting import Wanted, named_places, shown_path, wanted
 from gradbot.config import Config, help_for, load
 from gradbot.discover import static
 from gradbot.errors import ExitCode, UsageError
@@ -73,7 +73,7 @@ def command(words: tuple[str, ...], config_path: Path | None, **options: Any) ->
     crashed, timed out, errored); 2 usage or configuration; 3 nothing was
     checked; 4 gradbot itself broke; 130 interrupted.
     """
-    config = load(config_path, Path.cwd(), overrides(options), os.environ)
+    config = load(config_path, Path.cwd(), {**overrides(options), "packages": named_places(words)}, os.environ)
     chosen = wanted(words, config)
     out = Path(config.root) / config.output_dir
     stream = sys.stderr if options["json_path"] == "-" else sys.stdout

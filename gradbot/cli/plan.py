@@ -13,7 +13,7 @@ import click
 
 from gradbot import codec
 from gradbot.cli.check import overrides, run_options
-from gradbot.cli.selecting import wanted
+from gradbot.cli.selecting import named_places, wanted
 from gradbot.config import help_for, load
 from gradbot.discover import static
 from gradbot.errors import ExitCode, NothingCheckedError, UsageError
@@ -52,7 +52,7 @@ def command(
     targets whose modules import on another machine only (one with a GPU) are planned from their sources, and expanded
     by the shard that they went to.
     """
-    config = load(config_path, Path.cwd(), overrides(options), os.environ)
+    config = load(config_path, Path.cwd(), {**overrides(options), "packages": named_places(words)}, os.environ)
     chosen = wanted(words, config)
     found = static.scan(chosen.places, root=Path(config.root), case_files=config.cases, python=options["python"] or "")
     made = replace(run_options(config, options, Path(config.root) / config.output_dir), names=chosen.targets)

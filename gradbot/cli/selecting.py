@@ -28,17 +28,25 @@ def wanted(words: Sequence[str], config: Config) -> Wanted:
     `pkg.mod:Name` is looked for in the package that holds `pkg.mod`; `ns::name` in the places that are given or
     configured, the project otherwise.
     """
-    places, targets = [], []
-    for word in words:
-        if _OP.match(word):
-            targets.append(word.removesuffix(".default"))
-        elif _FUNCTION.match(word) and not os.path.exists(word):
-            targets.append(word)
-            module = word.partition(":")[0]
-            places.append(module.rpartition(".")[0] or module)
-        else:
-            places.append(word)
-    return Wanted(places=tuple(dict.fromkeys(places)) or config.packages or (".",), targets=tuple(targets))
+    named = named_places(words)
+    targets = [word.removesuffix(".default") for word in words if _OP.match(word)]
+    targets += [word for word in words if _is_function(word)]
+    return Wanted(places=named or config.packages or (".",), targets=tuple(targets))
+
+
+def named_places(words: Sequence[str]) -> tuple[str, ...]:
+    """The packages and paths that words name or that hold the Functions they name; ops name none."""
+    places = [_package(word) if _is_function(word) else word for word in words if not _OP.match(word)]
+    return tuple(dict.fromkeys(places))
+
+
+def _is_function(word: str) -> bool:
+    return bool(_FUNCTION.match(word)) and not os.path.exists(word)
+
+
+def _package(function: str) -> str:
+    module = function.partition(":")[0]
+    return module.rpartition(".")[0] or module
 
 
 def shown_path(path: Path) -> str:

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gradbot.config import Config
+from gradbot.errors import ExplainedError
 from gradbot.model import Case, CheckSettings, ImportProblem, Target
 
 if TYPE_CHECKING:
     from gradbot.engine.references import References
 
 
-class InputsError(Exception):
+class InputsError(ExplainedError):
     """The inputs of a case cannot be made; the message says why in one line."""
 
 
@@ -26,8 +27,8 @@ def _silent(stage: str, what: str = "") -> None:
 class Request:
     """What cases are wanted of: targets by id, as discovered; files that may declare cases, relative to `root` or not.
 
-    `declared` as in `Discovery`: what to list as failing where such a file cannot be imported. `packages`: top-level
-    names of what was scanned. Where these were asked for on the command line, cases of others' targets are left out.
+    `declared` as in `Discovery`: what to list as failing where such a file cannot be imported. `modules`: names
+    of what was scanned. Where that was asked for on the command line, cases of targets elsewhere are left out.
     `on_stage` is told "inputs" and the reference of each generator before it runs; those in `skip` (they crashed or
     hung before) are not run: one case stands for all that they would give.
     """
@@ -37,15 +38,15 @@ class Request:
     targets: Mapping[str, Target] = field(default_factory=dict)
     case_files: tuple[str, ...] = ()
     declared: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    packages: frozenset[str] = frozenset()
+    modules: frozenset[str] = frozenset()
     on_stage: Callable[[str, str], None] = _silent
     skip: Collection[str] = ()
 
     def wants(self, target: str) -> bool:
         """Whether cases of this target are wanted."""
-        asked = "packages" not in self.config.flags or target in self.targets
-        top = target.partition(":")[0].partition(".")[0]
-        return (asked or top in self.packages) and self.config.selects_target(target)
+        everything = "packages" not in self.config.flags
+        asked = everything or target in self.targets or target.partition(":")[0] in self.modules
+        return asked and self.config.selects_target(target)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from typing import Any
 
 from gradbot import codec
 from gradbot.config import Config
+from gradbot.errors import ExplainedError
 from gradbot.model import Case, CaseResult, Crash, Discovery, Outcome, SourceModule
 from gradbot.worker.limits import die_with_parent, limit_memory, no_core_files
 from gradbot.worker.serve import Body, Stage, serve
@@ -166,7 +167,7 @@ def _collect(command: Mapping[str, Any], stage: Stage) -> Body:
         targets={target.id: target for target in found.targets},
         case_files=found.case_files,
         declared=found.declared,
-        packages=frozenset(module.name.partition(".")[0] for module in found.modules),
+        modules=frozenset(module.name for module in found.modules),
         on_stage=stage,
         skip=frozenset(command["skip"]),
     )
@@ -220,6 +221,8 @@ def _described(error: BaseException) -> str:
         text = " ".join(str(error).split())
     except BaseException:  # noqa: BLE001
         text = "(its message cannot be shown: str() raised)"
+    if isinstance(error, ExplainedError):
+        return text[:1000]
     frames = traceback.extract_tb(error.__traceback__)
     place = f" (at {Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
     return f"{type(error).__name__}: {text}"[:1000] + place

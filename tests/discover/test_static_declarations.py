@@ -101,3 +101,18 @@ def test_of_a_package_from_elsewhere_only_its_own_cases_count(tmp_path: Path) ->
     }
     found = scan(["entmax"], root=write(tmp_path, files))
     assert set(found.declared) == {"entmax.losses:Entmax15LossFunction"}
+
+
+def test_the_package_around_an_asked_module_is_searched_too(tmp_path: Path) -> None:
+    case = "import gradbot\nfrom around.{0} import Square\n@gradbot.cases(Square)\ndef f(): ...\n"
+    files = {
+        "site/around/__init__.py": "",
+        "site/around/a.py": KERNELS,
+        "site/around/b.py": KERNELS,
+        "site/around/cases_a.py": case.format("a"),
+        "site/around/cases_b.py": case.format("b"),
+        "project/x.txt": "",
+    }
+    found = scan([str(write(tmp_path, files) / "site/around/a.py")], root=tmp_path / "project")
+    assert [Path(each).name for each in found.case_files] == ["cases_a.py"]
+    assert set(found.declared) == {"around.a:Square"}

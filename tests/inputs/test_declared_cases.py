@@ -297,7 +297,7 @@ def gelu():
     assert {case.name for case in it.collect().cases} == {"square-2"}
     it.config = Config(flags=("packages",))
     asked = frozenset({it.file.removesuffix(".py")})
-    assert {case.name for case in it.collect(packages=asked).cases} == {"square-2"}
+    assert {case.name for case in it.collect(modules=asked).cases} == {"square-2"}
 
 
 def test_functions_modules_and_ops_are_targets(tmp_path: Path, request: pytest.FixtureRequest) -> None:

@@ -10,12 +10,13 @@ import traceback
 from pathlib import Path
 from types import ModuleType
 
+from gradbot.errors import ExplainedError
 from gradbot.model import ImportProblem, SourceModule
 
 _CAP = 300
 
 
-class ImportFailedError(Exception):
+class ImportFailedError(ExplainedError):
     """A module could not be imported; the message is the reason in one line."""
 
 

@@ -166,9 +166,11 @@ def _declared(
     named = list(dict.fromkeys(named_files(root, patterns)))
     # Where only packages from elsewhere are scanned, the project's files count that declare something for these.
     inside = any(each.path.is_relative_to(root) for each in places.files)
+    around = {each.import_root / each.module.partition(".")[0] for each in places.files} if search else ()
+    searched = [path for folder in (*sorted(around), *([root] if search else [])) for path in searched_files(folder)]
     declared: dict[str, tuple[str, ...]] = {}
     files: dict[str, None] = dict.fromkeys(shown.path(each) for each in named)
-    for path in dict.fromkeys([*named, *in_packages, *(searched_files(root) if search else ())]):
+    for path in dict.fromkeys([*named, *in_packages, *searched]):
         name = modules.get(path) or _module_name(path, root)
         try:
             module = resolver.module(name) if path in modules else parse(path, name, is_package=False)
@@ -176,7 +178,8 @@ def _declared(
             files[shown.path(path)] = None  # importing it will say what is wrong with it
             continue
         made = list(declarations(module, resolver)) if module is not None else []
-        if not inside and path not in modules and not any(_concerns(each.target, places, targets) for each in made):
+        ours = path in modules or path in named or (inside and path.is_relative_to(root))
+        if not ours and not any(_concerns(each.target, places, targets) for each in made):
             continue
         for each in made:
             files[shown.path(path)] = None
@@ -187,9 +190,8 @@ def _declared(
 
 def _concerns(target: str, places: Places, targets: tuple[Target, ...]) -> bool:
     """Whether a declared target may be one of what was scanned; one that only running the file would tell may be."""
-    packages = {each.module.partition(".")[0] for each in places.files}
-    top = target.partition(":")[0].partition(".")[0]
-    return not target or top in packages or any(each.id == target for each in targets)
+    modules = {each.module for each in places.files}
+    return not target or target.partition(":")[0] in modules or any(each.id == target for each in targets)
 
 
 def _module_name(path: Path, root: Path) -> str:
