@@ -16,7 +16,7 @@ from gradbot.engine.comparison import Block, Comparison, Verdict
 from gradbot.engine.directional import UNIT_ROUNDOFF, Point, flat, problem_at, signed_uniform
 from gradbot.engine.problem import Problem
 
-ROUNDINGS = 24.0
+ROUNDINGS, MOVES = 16.0, 6.0
 SIGNS = 6
 DRAWS = 3
 TOLERATED = {2.0**-24: 5e-3, 2.0**-11: 5e-2, 2.0**-8: 0.15}
@@ -120,7 +120,7 @@ def _judge(
         typical = float(size.nan_to_num(0.0, 0.0).square().mean().sqrt())
         moves = torch.stack([each[index] - truth for each in moved]).abs().amax(0)
         stored = UNIT_ROUNDOFF.get(mine.problem.inputs[index].dtype, roundoff)
-        bar = ROUNDINGS * (roundoff * (size + 0.05 * typical) + moves + stored * truth.abs())
+        bar = ROUNDINGS * (roundoff * (size + 0.05 * typical) + stored * truth.abs()) + MOVES * moves
         smallest = max(_smallest(mine.problem.inputs[index].dtype), atol or 0.0)
         allowed = torch.maximum(bar, tolerated * (size + 0.05 * typical)) + smallest
         gap = (gradient - truth).abs()
