@@ -24,6 +24,7 @@ if [[ -n $INPUT_JUNIT_PATH ]]; then
   junit="$PWD/$INPUT_WORKING_DIRECTORY/$INPUT_JUNIT_PATH"
   [[ $INPUT_JUNIT_PATH != /* ]] || junit=$INPUT_JUNIT_PATH
 fi
+mkdir -p "$(dirname "$junit")"
 {
   echo "folder=$folder"
   echo "report=$folder/report.json"

@@ -280,3 +280,21 @@ def test_gradbot_finds_in_its_own_demo_what_is_planted_there_and_nothing_else(fa
     act.run(ROOT / ".github/workflows/publish.yml", "workflow_run", completed, run=900)
     assert "state=green" in body(fake)
     assert "expected" in body(fake)
+
+
+def test_a_cancelled_run_leaves_the_comment_as_it_was(fake: Fake, tmp_path: Path) -> None:
+    """act kills what runs; that a check which is asked to end still writes its report is shown in test_scripts."""
+    run_cpu(fake, tmp_path / "first", WRONG)
+    before = body(fake)
+    done = run_cpu(fake, tmp_path / "second", "hang", number=813, interrupt_at="still checking")
+    assert "still checking" in done.printed()
+    assert body(fake) == before
+
+
+def test_one_job_that_trusts_the_pull_request_checks_and_publishes(fake: Fake, tmp_path: Path) -> None:
+    started(fake, 812, "same-job.yml")
+    act = Act(folder=tmp_path, fake=fake, prepared={"1/1": WRONG})
+    done = act.run(Path(__file__).parent / "workflows/same-job.yml", "pull_request", pull_request(), run=812)
+    assert "SoftCap" in body(fake)
+    assert "parts=1" in body(fake)
+    assert "verdict=wrong failures=1 comment=" + str(fake.state.of_bot(7)[0].id) in done.printed()

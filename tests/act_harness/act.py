@@ -6,8 +6,10 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -60,8 +62,8 @@ class Act:
         token: str = "good",
         sha: str = "",
         real_check: bool = False,
-        job: str = "",
         timeout: int = 120,
+        interrupt_at: str = "",
         env: Mapping[str, str] | None = None,
     ) -> Finished:
         """Run a workflow file as GitHub would for this event."""
@@ -89,13 +91,24 @@ class Act:
         command += ["-P", "ubuntu-latest=-self-hosted", "-P", "self-hosted=-self-hosted", "-P", "gpu=-self-hosted"]
         command += [part for name, value in variables.items() for part in ("--env", f"{name}={value}")]
         command += [part for each in self._replacements(workflow, action) for part in ("--local-repository", each)]
-        command += ["-j", job] if job else []
         clean = {"HOME": str(home), "PATH": f"{binaries}:/usr/bin:/bin", "LANG": "C.UTF-8"}
-        done = subprocess.run(
-            command, cwd=repository, env=clean, capture_output=True, text=True, timeout=timeout, check=False
+        process = subprocess.Popen(
+            command, cwd=repository, env=clean, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
         )
-        lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-        return Finished(code=done.returncode, log=done.stdout + done.stderr, lines=lines)
+        deadline = threading.Timer(timeout, process.kill)
+        deadline.start()
+        log = []
+        assert process.stdout is not None
+        for line in process.stdout:
+            log.append(line)
+            if interrupt_at and interrupt_at in line:
+                process.send_signal(signal.SIGINT)  # what cancelling a run comes to
+                interrupt_at = ""
+        process.stdout.close()
+        code = process.wait()
+        deadline.cancel()
+        lines = [json.loads(line) for line in log if line.startswith("{")]
+        return Finished(code=code, log="".join(log), lines=lines)
 
     def _repository(self, workflow: Path) -> Path:
         """A git repository with the workflow and the test's files."""
