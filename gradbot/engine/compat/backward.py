@@ -101,19 +101,16 @@ def nondeterministic(
 def _rows(subject: Subject, output: Tensor, coordinates: Sequence[Coordinates]) -> tuple[Tensor, ...]:
     parts = (1, 1j) if output.is_complex() else (1,)
     zeros = torch.zeros_like(output, memory_format=torch.legacy_contiguous_format)
-    count = output.numel() * len(parts)
-    jacobians = tuple(
-        torch.zeros(count, len(each.positions) * len(each.parts), dtype=torch.float64) for each in coordinates
-    )
-    row = 0
+    rows: list[list[Tensor]] = [[] for _ in coordinates]
     for element in range(output.numel()):
         for part in parts:
             # a fresh one each time: a backward may keep it or write into it
             cotangent = zeros.clone()
             cotangent.view(-1)[element].fill_(part)
-            for jacobian, gradient, each in zip(
-                jacobians, vjp(subject, [output], [cotangent]), coordinates, strict=True
-            ):
-                jacobian[row] = as_row(gradient, each)
-            row += 1
-    return jacobians
+            gradients = vjp(subject, [output], [cotangent])
+            for own, gradient, each in zip(rows, gradients, coordinates, strict=True):
+                own.append(as_row(gradient, each))
+    return tuple(
+        torch.stack(own) if own else torch.zeros(0, len(each.positions) * len(each.parts), dtype=torch.float64)
+        for own, each in zip(rows, coordinates, strict=True)
+    )

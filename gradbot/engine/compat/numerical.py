@@ -40,6 +40,15 @@ class Numerical:
     rounding: Tensor
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """The outputs on both sides of the inputs, and how far apart these sides really are."""
+
+    upper: Tensor
+    lower: Tensor
+    width: float
+
+
 def columns(coordinates: Coordinates) -> tuple[Column, ...]:
     """The directions of all entries in order, real part before imaginary part."""
     return tuple(
@@ -63,15 +72,14 @@ def numerical(subject: Subject, base: Outputs, coordinates: Coordinates, eps: fl
         Exception: whatever the function raises, if shorter steps do not help.
     """
     own = columns(coordinates)
-    values = base.values
-    jacobian = torch.zeros(len(values), len(own), dtype=torch.float64)
-    rounding = torch.zeros_like(jacobian)
     noise = unit_in_last_place(base)
-    for number, column in enumerate(own):
-        step = first_step(coordinates, column, eps)
-        jacobian[:, number], width = _slope(subject, base, coordinates, column, step)
-        rounding[:, number] = noise / width
-    return Numerical(columns=own, jacobian=jacobian, rounding=rounding)
+    if not own:
+        nothing = torch.zeros(len(noise), 0, dtype=torch.float64)
+        return Numerical(columns=own, jacobian=nothing, rounding=nothing)
+    steps = [_moved_by(subject, base, coordinates, each, first_step(coordinates, each, eps)) for each in own]
+    widths = torch.tensor([each.width for each in steps], dtype=torch.float64)
+    rises = difference(torch.stack([each.upper for each in steps], 1), torch.stack([each.lower for each in steps], 1))
+    return Numerical(columns=own, jacobian=rises / widths, rounding=noise.unsqueeze(1) / widths)
 
 
 def first_step(coordinates: Coordinates, column: Column, eps: float) -> float:
@@ -93,9 +101,7 @@ def evaluate(subject: Subject, coordinates: Coordinates) -> Outputs:
     return call(subject, subject.with_tensor(coordinates.tensor, coordinates.passed()))
 
 
-def _slope(
-    subject: Subject, base: Outputs, coordinates: Coordinates, column: Column, step: float
-) -> tuple[Tensor, float]:
+def _moved_by(subject: Subject, base: Outputs, coordinates: Coordinates, column: Column, step: float) -> Step:
     try:
         return _central(subject, base, coordinates, column, step)
     except Exception as error:
@@ -108,7 +114,7 @@ def _slope(
 
 def _shorter(
     subject: Subject, base: Outputs, coordinates: Coordinates, column: Column, step: float, error: Exception
-) -> tuple[Tensor, float]:
+) -> Step:
     """Shorter steps where the function refuses to be moved, such as at the edge of its domain."""
     for factor in (1.0, *SHRINKS):
         # user code may raise anything; the first error is the one to tell
@@ -120,22 +126,21 @@ def _shorter(
     raise error
 
 
-def _central(
-    subject: Subject, base: Outputs, coordinates: Coordinates, column: Column, step: float
-) -> tuple[Tensor, float]:
-    where = f"on index {coordinates.index(column.which)} by {step}"
+def _central(subject: Subject, base: Outputs, coordinates: Coordinates, column: Column, step: float) -> Step:
     taken, found = [], []
     for sign in (1, -1):
         with coordinates.moved(column.which, sign * step * column.part) as value:
             outputs = evaluate(subject, coordinates)
-            refuse_change(base.signature, outputs.signature, where)
+            if outputs.signature != base.signature:
+                where = f"on index {coordinates.index(column.which)} by {step}"
+                refuse_change(base.signature, outputs.signature, where)
             found.append(outputs.values)
             taken.append(value)
     width = abs(taken[0] - taken[1])
     # an entry that is infinite, or on which the step is lost, has not moved
     if not (math.isfinite(width) and width > 0):
         width = 2 * abs(step)
-    return difference(*found) / width, width
+    return Step(upper=found[0], lower=found[1], width=width)
 
 
 def unit_in_last_place(base: Outputs) -> Tensor:
