@@ -177,6 +177,12 @@ def fill(template: str, details: Mapping[str, Scalar]) -> str:
     return template.format_map(_Details(shown))
 
 
+def _said(templates: Mapping[str, str], code: str, details: Mapping[str, Scalar]) -> str:
+    """The sentence of a code; an unknown code as it is, for it may come from anywhere and is no template."""
+    template = templates.get(code)
+    return code if template is None else fill(template, details)
+
+
 _ANALYTICAL: Mapping[str, str] = {
     "forward_ad": "the jvp",
     "double_backward": "the double backward",
@@ -190,7 +196,7 @@ _ANALYTICAL: Mapping[str, str] = {
 def diagnosis_text(diagnosis: Diagnosis, check: str = "") -> str:
     """A diagnosis in one sentence, without a full stop."""
     analytical = _ANALYTICAL.get(check, "backward")
-    return fill(PATTERNS.get(diagnosis.pattern, diagnosis.pattern), {"analytical": analytical, **diagnosis.parameters})
+    return _said(PATTERNS, diagnosis.pattern, {"analytical": analytical, **diagnosis.parameters})
 
 
 def headline(finding: Finding) -> str:
@@ -216,12 +222,12 @@ def spread_headline(spread: Spread) -> str:
 
 def reason_text(code: str, details: Mapping[str, Scalar]) -> str:
     """Why something was not decided or not done, in one line."""
-    return fill(REASONS.get(code, code), details)
+    return _said(REASONS, code, details)
 
 
 def note_text(note: Note) -> str:
     """A note in one line."""
-    return fill(NOTES.get(note.code, note.code), note.details)
+    return _said(NOTES, note.code, note.details)
 
 
 def formula(diagnosis: Diagnosis) -> str:

@@ -51,9 +51,12 @@ def render(report: Report, family: str = "xunit1") -> str:
         if report.run.started:
             suite.timestamp = xml_text(report.run.started)
         for key, value in properties:
-            suite.add_property(key, xml_text(value))
+            suite.add_property(xml_text(key), xml_text(value))
         document.add_testsuite(suite)
     document.update_statistics()
+    if family == "xunit1":
+        skipped = sum(int(suite.skipped or 0) for suite in document)
+        document._elem.set("skipped", str(skipped))
     return _serialise(document._elem)
 
 
@@ -97,11 +100,12 @@ def _suites(report: Report, places: _Places) -> Iterable[Suite]:
     for result in report.results:
         by_device.setdefault(result.case.device, []).append(result)
     for device, results in sorted(by_device.items()):
-        properties = [("device", device), ("shard", report.shard.name)]
+        # Some readers want the names of properties to be unique in the whole document.
+        properties = [(f"{device}.shard", report.shard.name)]
         environment = environments.get(results[0].worker) or environments.get(device)
         if environment is not None:
             named = ("device_name", "driver", "python", "platform", "torch", "cuda")
-            properties += [(name, value) for name in named if (value := getattr(environment, name))]
+            properties += [(f"{device}.{name}", value) for name in named if (value := getattr(environment, name))]
         cases = [testcase for result in results for testcase in _testcases(result, places)]
         yield _name(device, report), properties, cases
     across = [_across(Occurrence(finding=each), places) for each in report.findings]
