@@ -200,3 +200,27 @@ def test_offers_of_live_ops(tmp_path: Path) -> None:
 def test_torchs_own_registrations_meanwhile_are_not_taken_for_the_packages(tmp_path: Path) -> None:
     source = "import torch._refs\nimport torch.distributed._functional_collectives\n" + SQUARE
     assert ids(discovered(tmp_path, {"rt_lazy.py": source}, "rt_lazy.py")) == {"rt_lazy:Square"}
+
+
+def test_whose_an_op_of_cpp_is_follows_from_the_library_that_holds_its_namespace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the dispatcher keeps of C++ registrations does not say whose they are; the libraries do."""
+    import torch
+
+    from gradbot.discover.runtime.libraries import is_anothers
+
+    for path, content in {
+        "site/theirs/_C.so": b"_ZN5torch7LibraryC1\0other_ops\0shared_ops\0",
+        "site/mine/_C.so": b"_ZN5torch7LibraryC1\0my_ops\0shared_ops\0",
+        "cache/built.so": b"_ZN5torch7LibraryC1\0built_ops\0",
+        "site/numeric/_C.so": b"\0none\0",
+    }.items():
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_bytes(content)
+        monkeypatch.setattr(torch.ops, "loaded_libraries", torch.ops.loaded_libraries | {str(tmp_path / path)})
+    sys.path.insert(0, str(tmp_path / "site"))
+    verdicts = {
+        name: is_anothers(name, {"mine"}) for name in ("my_ops", "other_ops", "shared_ops", "built_ops", "none")
+    }
+    assert verdicts == {"my_ops": False, "other_ops": True, "shared_ops": False, "built_ops": False, "none": False}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,6 +11,7 @@ from pathlib import Path
 from gradbot.discover.merge import merge
 from gradbot.discover.runtime.functions import aliases, function_id, function_target, live_functions
 from gradbot.discover.runtime.imports import import_source
+from gradbot.discover.runtime.libraries import is_anothers
 from gradbot.discover.runtime.ops import home_file, is_torchs_own, op_names, op_target
 from gradbot.model import Discovery, ImportProblem, SourceModule, Target, TargetKind
 
@@ -60,16 +62,26 @@ def registered_targets(found: Discovery, root: Path, *, before: frozenset[str]) 
 def _ops(found: Discovery, root: Path, packages: set[str], before: frozenset[str]) -> list[Target]:
     files = {each.path for each in found.modules}
     stated = {each.id for each in found.targets if each.kind is TargetKind.OP}
-    foreign = {name for name in sys.modules if "." not in name} - packages
+    others = _others(packages)
 
     def belongs(name: str) -> bool:
         if name in stated or name.removesuffix(".default") in stated or home_file(name) in files:
             return True
         if name in before or is_torchs_own(name):
             return False
-        home = home_file(name)
-        # Where an op of C++ comes from is not known; one that is named like another package is that package's.
-        return found.third_party or (not home.endswith(".py") and name.partition("::")[0] not in foreign)
+        return found.third_party or not (home_file(name).endswith(".py") or others(name.partition("::")[0]))
 
     targets = (op_target(name, root) for name in sorted(op_names()) if belongs(name))
     return [each for each in targets if each is not None]
+
+
+def _others(packages: set[str]) -> Callable[[str], bool]:
+    """Whether the ops of a namespace, registered by C++ code, are another package's: one named like it, or whose
+    compiled library registers them."""
+    foreign = {name for name in sys.modules if "." not in name} - packages
+
+    @functools.cache
+    def others(namespace: str) -> bool:
+        return namespace in foreign or is_anothers(namespace, packages)
+
+    return others
