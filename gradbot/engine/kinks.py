@@ -93,11 +93,11 @@ def _pair_tally(point: Point, chosen: Suspects, settings: CheckSettings, generat
         with problem_at(point.problem, moved) as problem:
             beside = Point.of(problem)
             gradients.append(_rows(beside, chosen))
-            if move >= MOVES:
-                continue
             compared += 1
-            wrong_beside += _wrong_beside(beside, chosen, gradients[-1], settings, generator)
-    if compared and 2 * wrong_beside > compared:
+            # A rule may be wrong at some places only; entries are dear, projections are not.
+            wrong = move < MOVES and _wrong_beside(beside, chosen, gradients[-1], settings)
+            wrong_beside += wrong or _projection_wrong(beside, chosen, settings, generator)
+    if wrong_beside >= min(2, compared) > 0:
         return {"wrong_beside": wrong_beside, "points_beside": compared}
     if not gradients:
         return {"domain_edges": 1, "points_beside": 0}
@@ -135,10 +135,8 @@ def _slopes(point: Point, chosen: Suspects, column: int, step: float) -> tuple[T
     return ahead[rows] / length, behind[rows] / length
 
 
-def _wrong_beside(
-    beside: Point, chosen: Suspects, gradients: Tensor, settings: CheckSettings, generator: torch.Generator
-) -> bool:
-    """Whether the rule disagrees with smooth difference quotients at this generic point."""
+def _wrong_beside(beside: Point, chosen: Suspects, gradients: Tensor, settings: CheckSettings) -> bool:
+    """Whether entries of the rule disagree with smooth difference quotients at this generic point."""
     rows = beside.rows(chosen.output).start + torch.tensor(chosen.rows)
     magnitude = beside.values[rows].abs()
     for column in chosen.columns:
@@ -154,7 +152,7 @@ def _wrong_beside(
         close = ((analytical - central).abs() <= allowed) | ~torch.isfinite(central)
         if bool((smooth & ~close).any()):
             return True
-    return _projection_wrong(beside, chosen, settings, generator)
+    return False
 
 
 def _projection_wrong(beside: Point, chosen: Suspects, settings: CheckSettings, generator: torch.Generator) -> bool:

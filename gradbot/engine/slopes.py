@@ -62,7 +62,11 @@ class Along:
         kink = finite & ~smooth & ~jump & ~infinite
         one_sided = torch.isfinite(ahead) ^ torch.isfinite(behind)
         undefined = ~torch.isfinite(self.own) & (kink | mixed(self.around, near_zero))
-        return Sort(smooth=smooth, kink=kink, jump=jump, edge=one_sided | (infinite & ~jump) | undefined)
+        edge = one_sided | (infinite & ~jump) | undefined
+        # Where a direction leads out of the domain of one row, gradients of the others may be undefined with it (0 * inf).
+        if bool(edge.any()):
+            edge |= ~torch.isfinite(self.own)
+        return Sort(smooth=smooth & ~edge, kink=kink & ~edge, jump=jump, edge=edge)
 
     def outside(self, settings: CheckSettings) -> Tensor:
         """Rows whose analytical value is neither among the one-sided slopes nor among the values around."""
@@ -72,7 +76,7 @@ class Along:
         high = torch.maximum(torch.maximum(ahead, behind), self.around.amax(0))
         allowed = 4e-3 * torch.maximum(low.abs(), high.abs()) + self._near_zero(settings)
         inside = (self.own >= low - allowed) & (self.own <= high + allowed)
-        return (sort.smooth | sort.kink) & ~inside & ~sort.edge
+        return (sort.smooth | sort.kink) & ~inside
 
     def _near_zero(self, settings: CheckSettings) -> Tensor:
         size = torch.maximum(self.slopes[-1][0].abs(), self.slopes[-1][1].abs())
