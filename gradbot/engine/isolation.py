@@ -31,17 +31,25 @@ def preserved(tensors: Sequence[Tensor] = ()) -> Iterator[None]:
 @contextlib.contextmanager
 def unchanged(tensors: Sequence[Tensor]) -> Iterator[None]:
     """Restores values, `grad` and `requires_grad` of `tensors` on the way out, without touching their versions."""
-    kept = [(each, each.detach().clone(), each.grad, each.requires_grad) for each in tensors]
+    kept = [(each, each.detach().clone(), each.requires_grad) for each in tensors]
+    # a backward inside accumulates into a grad that is there already, in its own memory
+    grads = [(each, each.grad, _copy(each.grad)) for each in tensors if each.is_leaf]
     try:
         yield
     finally:
         with torch.no_grad():
-            for each, values, grad, requires_grad in kept:
+            for each, values, requires_grad in kept:
                 _put_back(each, values)
-                if each.is_leaf:
-                    if each.requires_grad is not requires_grad:
-                        each.requires_grad_(requires_grad)
-                    each.grad = grad
+                if each.is_leaf and each.requires_grad is not requires_grad:
+                    each.requires_grad_(requires_grad)
+            for each, grad, grad_values in grads:
+                if grad is not None and grad_values is not None:
+                    _put_back(grad, grad_values)
+                each.grad = grad
+
+
+def _copy(tensor: Tensor | None) -> Tensor | None:
+    return None if tensor is None else tensor.detach().clone()
 
 
 def _put_back(tensor: Tensor, values: Tensor) -> None:
@@ -54,7 +62,7 @@ def _put_back(tensor: Tensor, values: Tensor) -> None:
 
 def _same(left: Tensor, right: Tensor) -> bool:
     # bitwise enough: NaN against NaN counts as changed and is copied, which does no harm
-    return left.device.type != "meta" and torch.equal(left, right)
+    return left.device.type != "meta" and left.dtype is not torch.complex32 and torch.equal(left, right)
 
 
 @contextlib.contextmanager

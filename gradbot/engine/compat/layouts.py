@@ -138,7 +138,9 @@ def _with_values(tensor: Tensor, held: Tensor) -> Tensor:
     by_rows = tensor.layout in (torch.sparse_csr, torch.sparse_bsr)
     compressed = tensor.crow_indices() if by_rows else tensor.ccol_indices()
     plain = tensor.col_indices() if by_rows else tensor.row_indices()
-    return torch.sparse_compressed_tensor(compressed, plain, held, tensor.shape, layout=tensor.layout)
+    return torch.sparse_compressed_tensor(
+        compressed, plain, held, tensor.shape, layout=tensor.layout, check_invariants=False
+    )
 
 
 def _block(tensor: Tensor) -> tuple[int, int] | None:

@@ -8,6 +8,7 @@ left to the full Jacobians. The verdict is therefore that of the full comparison
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -57,8 +58,11 @@ def _size(scene: Scene, coordinates: Sequence[Coordinates]) -> tuple[int, int]:
 
 
 def _relative(scene: Scene, coordinates: Sequence[Coordinates]) -> float:
+    """How far two projections may differ, relative to their terms: less than one entry that is wrong would cause."""
     rows, columns = _size(scene, coordinates)
-    return RELATIVE_WHEN_HUGE if rows * columns > HUGE else RELATIVE
+    if rows * columns > HUGE:
+        return RELATIVE_WHEN_HUGE
+    return min(max(SHARE * scene.options.rtol / (rows * math.sqrt(columns)), RELATIVE), RELATIVE_WHEN_HUGE)
 
 
 def agrees_backward(scene: Scene, coordinates: Sequence[Coordinates], generator: torch.Generator) -> bool:

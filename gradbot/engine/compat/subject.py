@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeGuard
@@ -10,6 +9,7 @@ from typing import Any, TypeGuard
 import torch
 from torch import Tensor
 
+from gradbot.engine.compat.advice import warn as warn_caller
 from gradbot.engine.compat.failures import refuse
 from gradbot.engine.compat.layouts import SPARSE
 from gradbot.engine.compat.memory import has_zero_stride, overlaps_itself, share_memory
@@ -90,10 +90,9 @@ def subject_of(func: Callable[..., object], inputs: object, order: int = 1, *, w
 
 def _look_over(tensor: Tensor, position: int, warn: bool) -> None:
     if warn and tensor.dtype not in (torch.float64, torch.complex128):
-        warnings.warn(
+        warn_caller(
             f"Input #{position} requires gradient and is not a double precision floating point or complex. "
-            "This check will likely fail if all the inputs are not of double precision floating point or complex. ",
-            stacklevel=6,
+            "This check will likely fail if all the inputs are not of double precision floating point or complex. "
         )
     if has_zero_stride(tensor):
         raise refuse(

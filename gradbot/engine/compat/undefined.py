@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from gradbot.engine.compat.advice import warn
 from gradbot.engine.compat.failures import failure, finding, stage
 from gradbot.engine.compat.forward import jvp, random_tangents
 from gradbot.engine.compat.layouts import Coordinates, flat_reals
@@ -65,11 +65,10 @@ def _undefined(output: Tensor) -> Tensor:
 
 
 def _warn() -> None:
-    warnings.warn(
+    warn(
         "Backwards compatibility: New undefined gradient support checking feature is enabled by default, but it may "
         "break existing callers of this function. If this is true for you, you can call this function with "
-        '"check_undefined_grad=False" to disable the feature',
-        stacklevel=7,
+        '"check_undefined_grad=False" to disable the feature'
     )
 
 
