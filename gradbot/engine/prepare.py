@@ -335,12 +335,15 @@ def _output_names(outputs: Sequence[Any], selected: Sequence[int]) -> tuple[str,
 
 
 def _captures_inputs(subject: Subject) -> bool:
-    """Whether the graph at copies of the inputs still reaches the inputs themselves."""
+    """Whether the function reads the inputs' own memory: the graph at copies reaches it, or copies will not do."""
     try:
         outputs = subject.graph(subject.copies())
+    except Exception:  # noqa: BLE001 - it worked on the inputs themselves: on views of larger memory, for example
+        return True
+    try:
         reached = torch.autograd.graph.get_gradient_edge  # a leaf's accumulator is its edge
         wanted = {reached(each).node for each in subject.inputs}
-    except Exception:  # noqa: BLE001 - whatever the function refuses here it refuses again where it is reported
+    except RuntimeError:  # no leaf with an accumulator of its own, so that nothing can reach it
         return False
     seen: set[Any] = set()
     stack = [each.grad_fn for each in outputs if each.grad_fn is not None]

@@ -51,6 +51,9 @@ class Along:
         size = torch.maximum(ahead.abs(), behind.abs())
         near_zero = self._near_zero(settings)
         smooth = finite & (gap <= torch.maximum(near_zero, 0.5 * far_gap)) & (far_gap <= 1e-2 * size + near_zero)
+        # Slopes that grow as the step shrinks are none: |x| has sign(0) = 0 between two equal jumps of its gradient.
+        for near, far in ((ahead, far_ahead), (behind, far_behind)):
+            smooth &= near.abs() <= 1.5 * far.abs() + near_zero
         known = torch.maximum(self.around.abs().amax(0), self.own.abs()).nan_to_num(0.0, 0.0)
         jump, infinite = torch.zeros_like(smooth), torch.zeros_like(smooth)
         for near, far in ((ahead, far_ahead), (behind, far_behind)):

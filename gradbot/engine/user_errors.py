@@ -42,6 +42,7 @@ _BROKEN: tuple[tuple[str, str], ...] = (
     ("returned an incorrect number of gradients", "wrong_grad_count"),
     ("but expected shape compatible with", "wrong_grad_size"),
     ("expected device", "wrong_grad_device"),
+    ("input_is_complex == grad_is_complex", "grad_dtype"),
     ("jvp, the output of forward", "bad_jvp_contract"),
     ("must also be a view", "bad_jvp_contract"),
     ("is expected to be a view", "bad_jvp_contract"),

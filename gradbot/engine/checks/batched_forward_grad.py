@@ -39,11 +39,12 @@ def run(context: Context) -> CheckResult:
 
     def jvp(*tensors: Tensor) -> tuple[Tensor, ...]:
         half = len(plain)
-        _, tangents = torch.func.jvp(lambda *inputs: subject.outputs(inputs), tensors[:half], tensors[half:])
-        return tuple(tangents)
+        values, tangents = torch.func.jvp(lambda *inputs: subject.outputs(inputs), tensors[:half], tensors[half:])
+        return (*values, *tangents)
 
     def one(k: int) -> Values:
-        return dual(*directions[k], at=tuple(each[k] for each in points))
+        at = tuple(each[k].clone() for each in points)
+        return (*subject.outputs(at), *dual(*directions[k], at=at))
 
     declared = declares_rule(context.function_class)
     ways = []
@@ -58,7 +59,7 @@ def run(context: Context) -> CheckResult:
             (
                 "torch.func.vmap",
                 lambda: torch.func.vmap(jvp)(*points, *batch),
-                lambda: stacked([one(k) for k in range(BATCH)], outputs),
+                lambda: stacked([one(k) for k in range(BATCH)], (*outputs, *outputs)),
                 declared,
             ),
         ):
@@ -73,6 +74,7 @@ def run(context: Context) -> CheckResult:
                 looped,
                 methods=("jvp", "vmap"),
                 declared=promised,
+                outputs=2 * len(outputs),
             )
             ways.append((form, outcome))
     findings = tuple(found for _, (found, _) in ways if found is not None)

@@ -57,12 +57,14 @@ def run(context: Context) -> CheckResult:
     count = len(points)
 
     def vjp(*tensors: Tensor) -> tuple[Tensor, ...]:
-        _, pull = torch.func.vjp(lambda *inputs: subject.outputs(inputs), *tensors[:count])
-        return tuple(pull(tensors[count:]))
+        values, pull = torch.func.vjp(lambda *inputs: subject.outputs(inputs), *tensors[:count])
+        return (*values, *pull(tensors[count:]))
 
     def one(k: int) -> Values:
-        leaves = [each[k].detach().clone().requires_grad_() for each in points]
-        return torch.autograd.grad(subject.graph(leaves), leaves, directions[k], allow_unused=True)
+        leaves = [each[k].clone().requires_grad_() for each in points]
+        values = subject.graph(leaves)
+        gradients = torch.autograd.grad(values, leaves, directions[k], allow_unused=True)
+        return (*(each.detach() for each in values), *gradients)
 
     ways = [
         (
@@ -104,9 +106,10 @@ def run(context: Context) -> CheckResult:
                     "batched_grad",
                     "torch.func.vmap",
                     lambda: torch.func.vmap(vjp)(*points, *batch),
-                    lambda: stacked([one(k) for k in range(BATCH)], subject.inputs),
+                    lambda: stacked([one(k) for k in range(BATCH)], (*outputs, *subject.inputs)),
                     methods=("vmap", "backward"),
                     declared=declares_rule(context.function_class),
+                    outputs=len(outputs),
                 ),
             )
         )

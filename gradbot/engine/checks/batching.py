@@ -35,8 +35,12 @@ def attempt(
     *,
     methods: tuple[str, ...],
     declared: bool,
+    outputs: int = 0,
 ) -> Attempt:
-    """Compares a batch with a loop. `form` names the vmap; `declared`: the target promises that it can be batched."""
+    """Compares a batch with a loop. `form` names the vmap; `declared`: the target promises that it can be batched.
+
+    The first `outputs` of what is compared are the function's outputs, the others are gradients of its inputs.
+    """
     try:
         expected = looped()
     except Exception as error:  # noqa: BLE001 - user code refuses even the loop: it has no such derivative here
@@ -52,7 +56,9 @@ def attempt(
     place = disagrees(found, expected, relative=context.rounding)
     if place is None:
         return None, ""
-    return context.finding(check, kind, methods=methods, input=place, details={"form": form}), ""
+    count = len(context.subject.selected)
+    output, input = (place % count, None) if place < outputs else (None, place - outputs)
+    return context.finding(check, kind, methods=methods, output=output, input=input, details={"form": form}), ""
 
 
 @contextlib.contextmanager

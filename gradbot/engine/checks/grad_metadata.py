@@ -1,13 +1,11 @@
-"""grad_metadata: each gradient has the shape, kind of dtype, layout and device of its input, and there are as many.
+"""grad_metadata: each gradient has the shape, dtype, layout and device of its input, and there are as many.
 
-autograd mends much of what a backward returns (it casts, expands and sums), so that what the backward itself returned
-is looked at on its way, at every Python node of the graph.
+autograd mends some of what a backward returns (it casts between real dtypes, expands, sums to size) and refuses the
+rest: number, shape, device, complex for real. Its refusals are broken contracts here, by `user_errors`; what it lets
+through is layouts.
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterator
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,33 +17,18 @@ NAME = CheckName.GRAD_METADATA
 
 
 def run(context: Context) -> CheckResult:
-    """Looks at the gradients that arrive at the inputs, and at those that custom Functions return."""
-    returned: list[tuple[str, Tensor, Any]] = []
+    """Looks at the gradients that arrive at the inputs."""
     inputs = context.subject.inputs
     try:
         outputs = context.subject.graph()
         directions = cotangents(outputs, context.generator(5))
-        handles = [node.register_hook(_watch(node, returned)) for node in _python_nodes(outputs)]
-        try:
-            gradients = torch.autograd.grad(outputs, inputs, directions, allow_unused=True)
-        finally:
-            for handle in handles:
-                handle.remove()
+        gradients = torch.autograd.grad(outputs, inputs, directions, allow_unused=True)
     except Exception as error:  # noqa: BLE001 - whatever user code raises is part of the verdict
         return raised(context, NAME, error, "backward")
     findings = [
         finding
         for position, (gradient, like) in enumerate(zip(gradients, inputs, strict=True))
         if gradient is not None and (finding := _arrived(context, position, gradient, like)) is not None
-    ]
-    findings += [
-        context.finding(
-            NAME,
-            "grad_dtype",
-            details={"expected": str(expected.dtype), "found": str(gradient.dtype), "function": name},
-        )
-        for name, gradient, expected in returned
-        if gradient.is_complex() and not expected.dtype.is_complex
     ]
     return concluded(NAME, tuple(findings))
 
@@ -70,32 +53,3 @@ def _arrived(context: Context, position: int, gradient: Tensor, like: Tensor) ->
 
 def _dims(tensor: Tensor) -> tuple[int, int]:
     return tensor.sparse_dim(), tensor.dense_dim()
-
-
-def _python_nodes(outputs: tuple[Tensor, ...]) -> Iterator[Any]:
-    """Nodes of custom Functions, each once."""
-    seen: set[Any] = set()
-    stack: list[Any] = [each.grad_fn for each in outputs]
-    while stack:
-        node = stack.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        if isinstance(node, torch.autograd.function.BackwardCFunction):
-            yield node
-        stack += [following for following, _ in node.next_functions]
-
-
-def _watch(node: Any, returned: list[tuple[str, Tensor, Any]]) -> Any:
-    def hook(grad_inputs: tuple[Tensor | None, ...], _grad_outputs: tuple[Tensor | None, ...]) -> None:
-        for gradient, (following, number) in zip(grad_inputs, node.next_functions, strict=False):
-            if gradient is None or following is None:
-                continue
-            expected = getattr(following, "variable", None)
-            if expected is None:
-                metadata = getattr(following, "_input_metadata", None)
-                expected = metadata[number] if metadata is not None and number < len(metadata) else None
-            if expected is not None:
-                returned.append((node.name(), gradient.detach(), expected))
-
-    return hook

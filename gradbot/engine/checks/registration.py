@@ -49,9 +49,12 @@ def run(context: Context) -> CheckResult:
 
 
 def _arguments(context: Context) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The case's arguments with fresh leaves in the places of the checked tensors."""
+    """The case's arguments with fresh leaves in the places of the checked tensors; they require grad as theirs do."""
     subject = context.subject
-    new = {id(old): each for old, each in zip(subject.originals, subject.copies(), strict=True)}
+    new = {
+        id(old): each.requires_grad_(old.requires_grad)
+        for old, each in zip(subject.originals, subject.copies(), strict=True)
+    }
     args, kwargs = map_leaves(lambda leaf: new.get(id(leaf), leaf), (subject.args, dict(subject.kwargs)))
     return args, kwargs
 

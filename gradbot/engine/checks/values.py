@@ -49,6 +49,8 @@ def where_finite(values: Values, like: Values) -> list[Tensor | None]:
 def dense(tensor: Tensor) -> Tensor:
     """Detached, strided."""
     tensor = tensor.detach()
+    if tensor.dtype is torch.complex32:  # hardly any kernel knows it
+        return torch.view_as_real(tensor).float()
     return tensor.to_dense() if tensor.is_mkldnn or tensor.layout is not torch.strided else tensor
 
 
