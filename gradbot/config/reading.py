@@ -8,6 +8,7 @@ import sys
 import typing
 from collections.abc import Iterable, Mapping
 from enum import Enum
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,11 @@ _DTYPE_ALIASES = {
     "cfloat": "complex64",
     "chalf": "complex32",
 }
+
+
+@cache
+def _hints(cls: type) -> dict[str, Any]:
+    return typing.get_type_hints(cls)
 
 
 def load(config_path: Path | None, start: Path, overrides: Mapping[str, Any], environ: Mapping[str, str]) -> Config:
@@ -112,7 +118,7 @@ def _subtable(table: dict[str, Any], key: str, where: str) -> dict[str, Any]:
 
 def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
-    hints = typing.get_type_hints(Config)
+    hints = _hints(Config)
     for each in option_fields(Config):
         variable = ENVIRONMENT_PREFIX + each.name.upper()
         text = environ.get(variable, "")
@@ -140,7 +146,7 @@ def _from_text(text: str, hint: Any) -> Any:
 def _values(cls: type, table: Mapping[str, Any], where: str) -> dict[str, Any]:
     """The table's values, each held to the type of the field of its name."""
     fields = {each.name: each for each in option_fields(cls)}
-    hints = typing.get_type_hints(cls)
+    hints = _hints(cls)
     values: dict[str, Any] = {}
     for raw_key, raw in table.items():
         key = raw_key.replace("-", "_")

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from gradbot.worker.state import Restorer, exit_handlers, left_behind, take
+from gradbot.worker.state import Restorer, State, exit_handlers, left_behind, take
 from gradbot.worker.wire import Wire
 
 Body = Mapping[str, Any]
@@ -31,35 +31,39 @@ def serve(wire: Wire, handle: Handler) -> None:
     rely on it (code of other modules then gets another process); everything else is put back after each command.
     """
     restorer, exit_process, registered = Restorer(), os._exit, exit_handlers()
+    state = take()
     for command in wire.commands():
         if command["do"] == "exit":
             if exit_handlers() > registered:
                 return
             exit_process(0)
-        turn = _Turn(wire, restorer)
+        turn = _Turn(wire, restorer, take(state))
         _watch(command.get("timeout", 0.0))
         body = handle(command, turn.stage)
         faulthandler.cancel_dump_traceback_later()
-        turn.end(body)
+        state = turn.end(body)
 
 
 class _Turn:
     """One command, from the state it begins in to its answer."""
 
-    def __init__(self, wire: Wire, restorer: Restorer) -> None:
+    def __init__(self, wire: Wire, restorer: Restorer, state: State) -> None:
         self._wire, self._restorer = wire, restorer
-        self._state, self._handlers = take(), exit_handlers()
-        self._importing = False
+        self._state, self._handlers = state, exit_handlers()
+        self._importing, self._modules = False, len(sys.modules)
         self._altered: list[str] = []
 
     def stage(self, stage: str, what: str = "") -> None:
         if self._importing and stage != "import":
-            self._altered += self._restorer.restore(self._state, imported=True)
-            self._state = take()
+            altered = self._restorer.restore(self._state, imported=True)
+            if altered or len(sys.modules) != self._modules:
+                self._altered += altered
+                self._state = take()
         self._importing = stage == "import"
         self._wire.send("stage", stage=stage, what=what)
 
-    def end(self, body: Body) -> None:
+    def end(self, body: Body) -> State:
+        """Put the process back and answer; returns the state that it is in."""
         altered = self._restorer.restore(self._state, imported=self._importing)
         if self._importing:
             self._altered += altered
@@ -73,6 +77,7 @@ class _Turn:
             exit_handlers=exit_handlers() > self._handlers,
             retire=bool(body.get("retire")) or left_behind(self._state),
         )
+        return self._state
 
 
 def _watch(timeout: float) -> None:

@@ -71,8 +71,8 @@ class State:
     children: frozenset[bytes]
 
 
-def take() -> State:
-    """The state as it is."""
+def take(known: State | None = None) -> State:
+    """The state as it is. With `known`, an earlier one since which nothing was imported, its functions are the same."""
     return State(
         cwd=_getcwd(),
         environ=dict(os.environ),
@@ -82,14 +82,18 @@ def take() -> State:
         limits={name: _getrlimit(name) for name in _LIMITS},
         umask=_umask(),
         streams={name: getattr(sys, name) for name in _STREAMS},
-        functions=tuple(
-            (place, name, value)
-            for place in _WATCHED
-            for name, value in vars(place).items()
-            if callable(value) and name not in _STREAMS
-        ),
+        functions=_functions() if known is None else known.functions,
         threads=_threads(),
         children=_children(),
+    )
+
+
+def _functions() -> tuple[tuple[ModuleType | type, str, Any], ...]:
+    return tuple(
+        (place, name, value)
+        for place in _WATCHED
+        for name, value in vars(place).items()
+        if callable(value) and name not in _STREAMS
     )
 
 
