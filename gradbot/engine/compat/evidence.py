@@ -23,6 +23,8 @@ def evidence(pair: Pair, wrong: Tensor, allowed: Tensor) -> Evidence:
     imaginary.
     """
     error = (pair.analytical - pair.numerical).abs().nan_to_num(torch.inf, torch.inf)
+    # one part of a complex number may be right
+    wrong = wrong & ~(error <= 0.1 * allowed)
     score = torch.where(wrong, error, -1.0)
     width = score.shape[1]
     worst = score.reshape(-1).argsort(descending=True)[: min(MOST_ENTRIES, int(wrong.sum()))]

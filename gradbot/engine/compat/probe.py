@@ -62,7 +62,8 @@ def _relative(scene: Scene, coordinates: Sequence[Coordinates]) -> float:
     rows, columns = _size(scene, coordinates)
     if rows * columns > HUGE:
         return RELATIVE_WHEN_HUGE
-    return min(max(SHARE * scene.options.rtol / (rows * math.sqrt(columns)), RELATIVE), RELATIVE_WHEN_HUGE)
+    entries = max(rows, 1) * math.sqrt(max(columns, 1))
+    return min(max(SHARE * scene.options.rtol / entries, RELATIVE), RELATIVE_WHEN_HUGE)
 
 
 def agrees_backward(scene: Scene, coordinates: Sequence[Coordinates], generator: torch.Generator) -> bool:

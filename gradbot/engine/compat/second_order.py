@@ -106,7 +106,7 @@ def _refuses_twice(gradient: Tensor) -> bool:
         if node is None or node in seen:
             continue
         seen.add(node)
-        if node.name() == "Error":
+        if node.name().rpartition("::")[2] == "Error":
             return True
         pending += [following for following, _ in node.next_functions]
     return False
