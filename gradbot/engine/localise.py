@@ -32,6 +32,7 @@ class Localised:
 
     `rows` and `columns` are wrong elements of the output and the input, flat positions, a sample of them where they
     are too many; `evidence` is what a finding shows. `confirmed`: at least one entry differs when looked at alone.
+    `named`: `columns` are all there are.
     """
 
     output: int
@@ -40,6 +41,7 @@ class Localised:
     columns: tuple[int, ...]
     evidence: Evidence
     confirmed: bool
+    named: bool = True
 
 
 def localise(problem: Problem, comparison: Comparison, settings: CheckSettings, seed: int = 0) -> tuple[Localised, ...]:
@@ -201,7 +203,15 @@ def _by_groups(
         resolution=comparison.resolution,
         coverage=comparison.coverage,
     )
-    return Localised(output=output, input=index, rows=rows, columns=columns, evidence=evidence, confirmed=bool(wrong))
+    return Localised(
+        output=output,
+        input=index,
+        rows=rows,
+        columns=columns,
+        evidence=evidence,
+        confirmed=bool(wrong),
+        named=across.complete and across.elements is not None,
+    )
 
 
 def _pairs(

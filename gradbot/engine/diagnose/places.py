@@ -16,6 +16,7 @@ def predictions(view: View) -> Iterator[Prediction]:
     """A = N outside the place; inside every index is wrong. Only where every entry is in view."""
     if not view.whole:
         return
+    found: list[tuple[int, Prediction]] = []
     wrong, telling = view.wrong, view.telling | view.wrong
     for side, shape, positions, axis in (
         ("input", view.input_shape, view.columns, 0),
@@ -33,7 +34,11 @@ def predictions(view: View) -> Iterator[Prediction]:
             mask = inside[None, :] if side == "input" else inside[:, None]
             expected = torch.where(mask.expand_as(view.numerical), view.analytical, view.numerical)
             parameters: dict[str, Scalar] = {"side": side, "dim": dim, "what": _what(view, mask), **words}
-            yield Prediction(pattern=pattern, expected=expected, parameters=parameters)
+            prediction = Prediction(pattern=pattern, expected=expected, parameters=parameters)
+            found.append((int(mask.expand_as(view.numerical).sum()), prediction))
+    # Two places can hold the same error: the smaller one says more.
+    for _, prediction in sorted(found, key=lambda each: each[0]):
+        yield prediction
 
 
 def _place(bad: set[int], seen: set[int], size: int) -> tuple[str, dict[str, int]] | None:

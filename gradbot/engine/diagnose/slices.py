@@ -24,6 +24,8 @@ def elements(view: View) -> Iterator[Prediction]:
         ("output", view.output_shape, view.rows, wrong.any(1)),
     ):
         chosen = positions[hit]
+        if not view.whole and not (view.named and side == "input"):
+            continue
         if not 1 <= len(chosen) <= FEW or len(shape) < 2 or _fills_a_slice(chosen, shape):
             continue
         mask = hit[None, :] if side == "input" else hit[:, None]

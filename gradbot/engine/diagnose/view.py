@@ -46,6 +46,7 @@ class View:
     others: tuple[tuple[str, Tensor], ...] = ()
     complex_input: bool = False
     complex_output: bool = False
+    named: bool = True  # every wrong element of the input is in view
 
     @property
     def error(self) -> Tensor:
@@ -144,6 +145,7 @@ def view_of(
             for each, values in enumerate(point.inputs)
             if each != index
         ),
+        named=located.named,
         complex_input=complex_input,
         complex_output=complex_output,
     )
