@@ -60,6 +60,7 @@ REASONS: Mapping[str, str] = {
     "not_selected": "this check was not selected",
     "device_missing": "the device {device} is not there",
     "interrupted": "the run was interrupted before it got here",
+    "ignored_rules": "what it found is of rules that the configuration ignores: {rules}",
     "process_group": "the function needs a process group",
     "configured": "{reason}",
     "import_failed": "its module could not be imported: {message}",
@@ -93,9 +94,12 @@ REASONS: Mapping[str, str] = {
 }
 
 NOTES: Mapping[str, str] = {
+    "resampled": "the inputs were moved off the point at which nothing could be told, as allowed",
     "densified": "input {input} overlaps itself in memory; a dense copy was checked",
     "random_replayed": "the function draws random numbers; it was replayed under a fixed RNG state",
     "triton_interpreted": "Triton kernels ran in the interpreter (TRITON_INTERPRET=1)",
+    "worker_exit": "a worker died while it ended, after its cases were done: {message}",
+    "discovery": "{message}",
     "requires_grad_assumed": "no input was marked as requiring grad; every floating-point one was checked",
     "captured_inputs": "the function captures its inputs by closure; steps were taken in their own memory",
     "bounded": "{done} of {of} variants were tried, as time allowed",

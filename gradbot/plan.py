@@ -179,6 +179,19 @@ def cut(some: Sequence[Unit], shards: int | None) -> ShardPlans:
     return ShardPlans(shards=named)
 
 
+def unplanned(count: int) -> ShardPlans:
+    """`count` shards among which cases are dealt out by their names alone.
+
+    Machines that know different durations, or find different cases, would cut differently, and what no shard takes is
+    checked by none; so without a plan that all shards share, durations do not count.
+    """
+    return ShardPlans(
+        shards=tuple(
+            ShardPlan(name=f"{number}/{count}", devices=(), seconds=0.0, keys=()) for number in range(1, count + 1)
+        )
+    )
+
+
 def parse_shard(text: str) -> tuple[int, int]:
     """`3/8` as numbers. Raises `UsageError`."""
     number, slash, count = text.partition("/")
@@ -188,8 +201,8 @@ def parse_shard(text: str) -> tuple[int, int]:
 
 
 def in_shard(cases: Iterable[Case], plans: ShardPlans, number: int) -> tuple[Case, ...]:
-    """The cases of shard `number` (from 1). A case that the plan does not know goes where its target goes; a target
-    that it does not know goes to one of the shards for its device, by a checksum of its name."""
+    """The cases of shard `number` (from 1). A case that the plan does not know goes where its target goes; if it
+    does not know that either, to one of the shards for its device, by a checksum of its name."""
     place = {key: position for position, shard in enumerate(plans.shards, 1) for key in shard.keys}
     return tuple(case for case in cases if _place(case, place, plans) == number)
 
@@ -201,7 +214,7 @@ def _place(case: Case, place: Mapping[str, int], plans: ShardPlans) -> int:
         return place[case.target]
     fitting = [position for position, shard in enumerate(plans.shards, 1) if case.device in shard.devices]
     candidates = fitting or range(1, len(plans.shards) + 1)
-    return candidates[zlib.crc32(case.target.encode()) % len(candidates)]
+    return candidates[zlib.crc32(case.id.encode()) % len(candidates)]
 
 
 def _enough(some: Sequence[Unit], devices: Sequence[str]) -> int:

@@ -46,7 +46,7 @@ INTERRUPTED = 130
 @click.option("--jobs", "-j", metavar="N|auto", help=help_for("jobs"))
 @click.option("--memory-limit", metavar="SIZE", help=help_for("memory_limit"))
 @click.option("--retries", type=click.IntRange(0), help=help_for("retries"))
-@click.option("--shard", metavar="I/N", help="Run one part of N; every part must be given the same plan.")
+@click.option("--shard", metavar="I/N", help="Run one part of N; with --plan the parts take equally long.")
 @click.option("--plan", "plan_path", type=click.Path(path_type=Path), help="A plan that `gradbot plan --output` wrote.")
 @click.option("--python", metavar="EXE", help="The interpreter that has the packages and their torch.")
 @click.option("--no-triton-interpret", is_flag=True, help="On the CPU, do not run Triton kernels in the interpreter.")
@@ -114,6 +114,10 @@ def run_options(config: Config, options: Mapping[str, Any], out: Path) -> superv
         version=__version__,
         started=time.time(),
     )
+    shard = parse_shard(options["shard"]) if options.get("shard") else (1, 1)
+    plans = _shard_plans(options.get("plan_path"))
+    if plans is not None and len(plans.shards) != shard[1]:
+        raise UsageError(f"the plan has {len(plans.shards)} shards; expected --shard I/{len(plans.shards)}")
     return supervisor.Options(
         root=root,
         run=run,
@@ -125,11 +129,12 @@ def run_options(config: Config, options: Mapping[str, Any], out: Path) -> superv
         retries=config.retries,
         interpret_triton=config.triton_interpret,
         durations=durations.read(out / "durations.json"),
-        shard=parse_shard(options["shard"]) if options.get("shard") else (1, 1),
-        shard_plans=_shard_plans(options.get("plan_path")),
+        shard=shard,
+        shard_plans=plans,
         config=codec.encode(config),
         timeout_of=lambda target: config.settings_for(target).timeout,
         selects=config.selects_target,
+        selects_rule=config.selects_rule,
     )
 
 

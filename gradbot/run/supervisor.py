@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from gradbot import codec
+from gradbot.errors import UsageError
 from gradbot.model import (
     Attempts,
     Case,
@@ -32,13 +33,12 @@ from gradbot.plan import (
     Plan,
     Selection,
     ShardPlans,
-    cut,
     estimates,
     hold_cases,
     in_shard,
     make_plan,
     resolve_targets,
-    units,
+    unplanned,
 )
 from gradbot.run import machine
 from gradbot.run.collecting import Collected, collect
@@ -49,6 +49,7 @@ from gradbot.run.lanes import cpu_lane, lanes_for, presence, uses_triton
 from gradbot.run.launch import Launch
 from gradbot.run.pool import Ended, Pool, PoolOptions, Task
 from gradbot.run.secrets import without_secrets
+from gradbot.run.settling import settle
 
 BAD = frozenset({Outcome.FAILED, Outcome.ERRORED, Outcome.CRASHED, Outcome.TIMED_OUT})
 IMPORT_SECONDS = 300.0
@@ -69,7 +70,8 @@ class Options:
     """How a run is made. `memory_limit` is in bytes: None for a fair share of the machine, 0 for no limit.
 
     `config` is what workers need of the configuration, as they read it. `timeout_of` gives the seconds that a case of
-    a target may take, `selects` tells which targets are wanted at all, `names` are those that were asked for by id or
+    a target may take, `selects` tells which targets are wanted at all, `selects_rule` which
+    rules count, `names` are those that were asked for by id or
     alias. `output` is where the journal and a killed run's report go.
     """
 
@@ -79,6 +81,7 @@ class Options:
     selection: Selection = field(default_factory=Selection)
     names: tuple[str, ...] = ()
     selects: Callable[[str], bool] = lambda _target: True
+    selects_rule: Callable[[str], bool] = lambda _kind: True
     jobs: int = 0
     memory_limit: int | None = None
     python: str = sys.executable
@@ -100,6 +103,10 @@ class Options:
 
 def run(discovery: Discovery, options: Options, progress: Progress) -> Report:
     """Check everything that was discovered and asked for. An interrupt ends the run early, with a report."""
+    if os.name != "posix":
+        raise UsageError(
+            "gradbot checks on Linux and macOS only; on Windows, use WSL, or `gradbot report` and `publish`"
+        )
     began = time.monotonic()
     token = uuid.uuid4().hex
     triton = options.interpret_triton and uses_triton(discovery, options.root)
@@ -198,7 +205,7 @@ def _planned(pool: Pool, collected: Collected, options: Options) -> Plan:
     number, count = options.shard
     if count > 1:
         everything = [*plan.cases, *(result.case for result in plan.skipped)]
-        plans = options.shard_plans or cut(units(everything, options.durations, ()), count)
+        plans = options.shard_plans or unplanned(count)
         mine = {case.id for case in in_shard(everything, plans, number)}
         plan = replace(
             plan,
@@ -356,6 +363,7 @@ class _Results:
             assert ended.reply is not None
             body = ended.reply["body"]
             result = codec.decode(body["result"], CaseResult) if "result" in body else _broken(case, body, ended)
+        result = settle(result, self._options.root.resolve(), self._options.selects_rule)
         return replace(result, worker=ended.lane, seconds=ended.seconds, run_attempt=run.attempt)
 
     def _keep(self, result: CaseResult) -> None:

@@ -10,7 +10,6 @@ import atexit
 import builtins
 import contextlib
 import faulthandler
-import fcntl
 import gc
 import json
 import locale
@@ -26,6 +25,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
+
+from gradbot.worker.wire import high_copy
 
 _WATCHED: tuple[ModuleType | type, ...] = (
     builtins,
@@ -47,7 +48,7 @@ _STANDARD_DESCRIPTORS = (0, 1, 2)
 
 # taken hold of before user code can replace them
 _getcwd, _getpid, _set_umask, _open, _read, _close = os.getcwd, os.getpid, os.umask, os.open, os.read, os.close
-_fcntl, _fstat, _dup2, _chdir = fcntl.fcntl, os.fstat, os.dup2, os.chdir
+_fstat, _dup2, _chdir = os.fstat, os.dup2, os.chdir
 _setlocale, _getsignal, _signal, _setitimer = locale.setlocale, signal.getsignal, signal.signal, signal.setitimer
 _getrlimit, _setrlimit, _enumerate = resource.getrlimit, resource.setrlimit, threading.enumerate
 _getrecursionlimit, _setrecursionlimit, _enable_gc = sys.getrecursionlimit, sys.setrecursionlimit, gc.enable
@@ -101,7 +102,7 @@ class Restorer:
     """Puts a state back. Holds copies of the standard descriptors, should user code close or replace them."""
 
     def __init__(self) -> None:
-        self._copies = {fd: _fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 900) for fd in _STANDARD_DESCRIPTORS}
+        self._copies = {fd: high_copy(fd) for fd in _STANDARD_DESCRIPTORS}
         self._identities = {fd: _identity(fd) for fd in _STANDARD_DESCRIPTORS}
 
     def restore(self, state: State, *, imported: bool = False) -> list[str]:

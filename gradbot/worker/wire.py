@@ -13,12 +13,14 @@ import contextlib
 import fcntl
 import json
 import os
+import resource
 from collections.abc import Iterator, Mapping
 from json.encoder import c_make_encoder, encode_basestring_ascii  # type: ignore[attr-defined]
 from typing import Any
 
 EXIT_PIPE_LOST = 70  # as in `run.protocol`
 HIGH = 700
+"""Where the descriptors go, or lower where fewer may be open."""
 
 
 class Wire:
@@ -73,8 +75,14 @@ class Wire:
                 os.close(fd)
 
 
+def high_copy(fd: int) -> int:
+    """A copy of a descriptor, far above those that are given out."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, HIGH if most < 0 else max(3, min(HIGH, most - 50)))
+
+
 def _move_up(fd: int) -> int:
-    moved = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, HIGH)
+    moved = high_copy(fd)
     os.close(fd)
     return moved
 

@@ -22,6 +22,7 @@ from gradbot.plan import (
     parse_shard,
     resolve_targets,
     units,
+    unplanned,
 )
 
 
@@ -166,7 +167,15 @@ def test_a_case_that_no_plan_knows_is_run_by_one_shard() -> None:
     plans = cut(units([case("p:A"), case("p:B"), case("p:C")], {}, []), 3)
     new = [case("p:New", name) for name in "abc"]
     parts = [in_shard(new, plans, number) for number in (1, 2, 3)]
-    assert sorted(len(part) for part in parts) == [0, 0, 3]
+    assert sorted(each.id for part in parts for each in part) == sorted(each.id for each in new)
+
+
+def test_without_a_plan_every_machine_deals_alike_and_each_case_is_run_once() -> None:
+    cases = [case(f"p:F{number}", name, device) for number in range(40) for name in "ab" for device in ("cpu", "cuda")]
+    parts = [in_shard(cases, unplanned(4), number) for number in range(1, 5)]
+    assert sorted(each.id for part in parts for each in part) == sorted(each.id for each in cases)
+    assert in_shard(cases[:7], unplanned(4), 2) == tuple(each for each in parts[1] if each in cases[:7])
+    assert min(len(part) for part in parts) > 20
 
 
 @pytest.mark.parametrize("text", ["", "3", "0/8", "9/8", "a/b", "3/8/1", "-1/2"])
