@@ -17,8 +17,7 @@ def render(found: Discovery, *, width: int = 100, colour: bool = False) -> str:
     parts: list[RenderableType] = []
     for package in sorted({target.package for target in found.targets}):
         parts += [_table(found, package), ""]
-    for problem in found.problems:
-        parts.append(Text(f"could not import {problem.module}: {problem.reason}", style="yellow"))
+    parts += [Text(line, style="yellow") for line in problem_lines(found)]
     parts += [Text(f"note: {note}", style="yellow") for note in found.notes]
     if found.problems or found.notes:
         parts.append("")
@@ -49,6 +48,18 @@ def _table(found: Discovery, package: str) -> Table:
 def _name(target: Target) -> str:
     mark = " (op)" if target.kind is TargetKind.OP else " (callable)" if target.kind is TargetKind.CALLABLE else ""
     return target.id + mark
+
+
+def problem_lines(found: Discovery) -> list[str]:
+    """One line a reason, for a package that cannot be imported takes all its modules along."""
+    by_reason: dict[str, list[str]] = {}
+    for problem in found.problems:
+        by_reason.setdefault(problem.reason, []).append(problem.module)
+    lines = []
+    for reason, modules in by_reason.items():
+        more = f" and {len(modules) - 1} more" if len(modules) > 1 else ""
+        lines.append(f"could not import {modules[0]}{more}: {reason}")
+    return lines
 
 
 def place_text(target: Target) -> str:

@@ -74,7 +74,7 @@ def _scan(
         targets=targets,
         problems=problems,
         case_files=files,
-        notes=places.notes,
+        notes=(*places.notes, *_unmatched(case_files, root)),
         modules=_modules(places.files, targets),
         declared=declared,
         third_party=third_party,
@@ -186,6 +186,11 @@ def _declared(
             if each.target:
                 declared[each.target] = (*declared.get(each.target, ()), f"{shown.path(path)}:{each.line}")
     return declared, tuple(files)
+
+
+def _unmatched(patterns: Sequence[str], root: Path) -> list[str]:
+    """Notes on patterns of files of cases that match nothing: most often a typing error."""
+    return [f"cases: {each!r} matches no Python file" for each in patterns if not any(named_files(root, [each]))]
 
 
 def _concerns(target: str, places: Places, targets: tuple[Target, ...]) -> bool:
