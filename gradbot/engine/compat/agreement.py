@@ -7,7 +7,6 @@ differs is looked at again over a range of steps before it is called wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -21,6 +20,7 @@ from gradbot.engine.compat.options import Options
 from gradbot.engine.compat.outputs import Outputs
 from gradbot.engine.compat.refine import ladder
 from gradbot.engine.compat.subject import Subject
+from gradbot.phrases import phrase
 
 UNRELIABLE = 8.0
 """Even entries that agree are looked at again if rounding may hide this many tolerances of the row's largest entry."""
@@ -141,7 +141,7 @@ def _settle_column(scene: Scene, pair: Pair, wrong: Tensor, number: int, numeric
     return replace(pair, numerical=entries, bars=widths)
 
 
-def mismatch(scene: Scene, pair: Pair, kind: str, note: Callable[[Pair], str] | None = None) -> GradcheckError | None:
+def mismatch(scene: Scene, pair: Pair, kind: str) -> GradcheckError | None:
     """The error for a pair that is wrong, in torch's words; None where it agrees."""
     wrong = pair.wrong(scene.options)
     if not wrong.any():
@@ -150,14 +150,10 @@ def mismatch(scene: Scene, pair: Pair, kind: str, note: Callable[[Pair], str] | 
     prefix = _prefix(pair, entries)
     mode = "computed with forward mode " if pair.forward else ""
     difference = (pair.groups(pair.analytical) - pair.groups(pair.numerical)).norm(dim=-1).max().item()
-    text = (
-        f"{prefix}Jacobian {mode}mismatch for output {pair.output} with respect to input {pair.input},\n"
-        f"numerical:{_shown(pair, pair.numerical)}\nanalytical:{_shown(pair, pair.analytical)}\n"
-    )
+    place = phrase("mismatch", prefix=prefix, mode=mode, output=pair.output, input=pair.input)
+    text = f"{place}\nnumerical:{_shown(pair, pair.numerical)}\nanalytical:{_shown(pair, pair.analytical)}\n"
     if scene.options.fast_mode:
-        text += f"\nThe max per-element difference (slow mode) is: {difference}.\n"
-    if note is not None:
-        text += note(pair)
+        text += f"\n{phrase('largest_difference', largest=difference)}\n"
     found = finding(
         kind,
         "forward_ad" if pair.forward else "backward",

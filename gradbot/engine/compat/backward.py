@@ -12,12 +12,7 @@ from gradbot.engine.compat.layouts import Coordinates, flat_reals
 from gradbot.engine.compat.options import Options
 from gradbot.engine.compat.outputs import Outputs
 from gradbot.engine.compat.subject import Subject
-
-NONDETERMINISTIC = """\n
-NOTE: If your op relies on non-deterministic operations i.e., it is listed here:
-https://pytorch.org/docs/stable/generated/torch.use_deterministic_algorithms.html
-this failure might be expected. Call gradcheck or gradgradcheck with `nondet_tol=<tol>` then.
-"""
+from gradbot.phrases import phrase
 
 
 def vjp(
@@ -40,8 +35,7 @@ def as_row(gradient: Tensor | None, coordinates: Coordinates) -> Tensor:
         return torch.zeros(len(coordinates.positions) * width, dtype=torch.float64)
     if gradient.numel() != coordinates.tensor.numel():
         raise failure(
-            f"Analytical gradient has incorrect size: {tuple(gradient.shape)} for an input of "
-            f"{tuple(coordinates.tensor.shape)}",
+            phrase("analytical_size", found=tuple(gradient.shape), expected=tuple(coordinates.tensor.shape)),
             finding("wrong_grad_size", "backward"),
         )
     row = flat_reals(gradient)
@@ -82,12 +76,10 @@ def nondeterministic(
     subject: Subject, mode: str, spread: float, options: Options, *, output: int | None, input: int | None
 ) -> Exception:
     """The error for a derivative that is another one when computed again."""
-    title = "Backward is not reentrant, i.e., running backward" if mode == "backward" else "Forward AD is not reentrant"
-    what = "grad_output" if mode == "backward" else "tangents"
+    code = "nondeterministic_backward" if mode == "backward" else "nondeterministic_jvp"
+    text = phrase(code, largest=spread, nondet_tol=options.nondet_tol)
     return failure(
-        f"{title} with same input and {what} multiple times gives different values. "
-        f"The largest difference is {spread:.4g}. "
-        f"The tolerance for nondeterminism was {options.nondet_tol}." + NONDETERMINISTIC,
+        f"{text}\n\n{phrase('nondeterministic_note')}",
         finding(
             "nondeterministic",
             mode,

@@ -19,17 +19,7 @@ from gradbot.engine.compat.failures import GradcheckError, failure, finding, sta
 from gradbot.engine.compat.forward import fwAD, signed_like
 from gradbot.engine.compat.outputs import Outputs
 from gradbot.engine.compat.subject import Subject, as_tuple
-
-_ADVICE = """
-gradcheck or gradgradcheck failed while testing batched gradient computation.
-Call it with `check_batched_grad=False` if batched gradients are not meant to be supported. The most common cause is an
-operation in the backward that vmap does not support, such as .item(), NumPy, or a branch on the values of a tensor.
-""".strip()
-
-_ADVICE_FORWARD = """
-gradcheck failed while testing batched gradient computation with forward-mode AD.
-Call it with `check_batched_forward_grad=False` if batched forward gradients are not meant to be supported.
-""".strip()
+from gradbot.phrases import phrase
 
 Product = Callable[[Tensor], tuple[Tensor, ...]]
 
@@ -96,7 +86,6 @@ def _compare(
 ) -> None:
     forward = output is None
     kind = "batched_forward_grad" if forward else "batched_grad"
-    advice = _ADVICE_FORWARD if forward else _ADVICE
     batch = torch.stack(list(vectors))
     with _squashed():
         try:
@@ -104,34 +93,32 @@ def _compare(
                 found = older_vmap(product)(batch)
         except RuntimeError as error:
             raise failure(
-                f"While computing batched gradients, got: {error}\n\n{advice}",
+                f"{phrase('batched_raises', message=error)}\n\n{phrase(kind)}",
                 finding(kind, kind, output=output, input=input, details={"message": str(error)[:500]}),
             ) from error
-        _refuse_difference(found, expected, kind, advice, output, input)
+        _refuse_difference(found, expected, kind, output, input)
         try:
             newer = torch.func.vmap(product)(batch)
         except Exception:  # noqa: BLE001 - what it refuses is not part of this check
             return
-        _refuse_difference(newer, expected, kind, advice, output, input)
+        _refuse_difference(newer, expected, kind, output, input)
 
 
 def _refuse_difference(
     found: Sequence[Tensor],
     expected: Sequence[Tensor],
     kind: str,
-    advice: str,
     output: int | None,
     input: int | None,
 ) -> None:
     for place, (one, other) in enumerate(zip(found, expected, strict=True)):
         if not torch.allclose(one, other, equal_nan=True):
-            raise _difference(one, other, kind, advice, *((place, input) if output is None else (output, place)))
+            raise _difference(one, other, kind, *((place, input) if output is None else (output, place)))
 
 
-def _difference(
-    found: Tensor, expected: Tensor, kind: str, advice: str, output: int | None, input: int | None
-) -> GradcheckError:
-    text = f"For output {output} and input {input}:\n\n{advice}\n\nGot:\n{found}\n\nExpected:\n{expected}"
+def _difference(found: Tensor, expected: Tensor, kind: str, output: int | None, input: int | None) -> GradcheckError:
+    place = phrase("batched_differs", output=output, input=input)
+    text = f"{place}\n\n{phrase(kind)}\n\nGot:\n{found}\n\nExpected:\n{expected}"
     return failure(text, finding(kind, kind, output=output, input=input))
 
 

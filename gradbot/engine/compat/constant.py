@@ -11,6 +11,7 @@ from gradbot.engine.compat.agreement import Scene
 from gradbot.engine.compat.failures import failure, finding
 from gradbot.engine.compat.layouts import Coordinates
 from gradbot.engine.compat.numerical import Column, Numerical, difference, evaluate, rounding_of
+from gradbot.phrases import phrase
 
 LONGER = (4.0, 16.0, 1024.0)
 """Factors by which the step grows to tell a slope from rounding."""
@@ -20,7 +21,7 @@ UNITS = 64.0
 
 
 def refuse_variation(
-    scene: Scene, coordinates: Sequence[Coordinates], numericals: Sequence[Numerical], kind: str, words: str
+    scene: Scene, coordinates: Sequence[Coordinates], numericals: Sequence[Numerical], kind: str, because: str
 ) -> None:
     """Looks for any output that changes with any input.
 
@@ -40,8 +41,7 @@ def refuse_variation(
                 output = next(i for i, rows in enumerate(scene.base.rows.values()) if rows.start <= row < rows.stop)
                 slope = float(found.jacobian[row, number])
                 raise failure(
-                    f"Numerical gradient for function expected to be zero{words}, but output {output} varies with "
-                    f"input {input}: the slope is {slope:.6g}.",
+                    phrase("no_diff_outputs_nonzero", because=because, output=output, input=input, numerical=slope),
                     finding(kind, "backward", output=output, input=input, details={"numerical": slope}),
                 )
 

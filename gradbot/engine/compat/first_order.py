@@ -24,6 +24,7 @@ from gradbot.engine.compat.probe import agrees_backward, agrees_forward, is_smal
 from gradbot.engine.compat.subject import Subject
 from gradbot.engine.compat.undefined import refuse_undefined_grads, refuse_undefined_tangents
 from gradbot.engine.compat.zero import refuse_zeros_ignored
+from gradbot.phrases import phrase
 
 SEED = 20240229
 
@@ -93,11 +94,7 @@ def _base(subject: Subject, options: Options) -> Outputs:
     base = call(subject, subject.arguments)
     for input, (tensor, before) in enumerate(zip(subject.tensors, kept, strict=True)):
         if not _same(tensor.detach(), before):
-            raise failure(
-                f"The function changes its inputs: the values of input {input} are others after a call. "
-                "Work on a copy in the function.",
-                finding("input_mutated", "backward", input=input),
-            )
+            raise failure(phrase("input_mutated", input=input), finding("input_mutated", "backward", input=input))
     again = call(subject, subject.arguments)
     if again.signature == base.signature:
         values = base.values
@@ -105,11 +102,8 @@ def _base(subject: Subject, options: Options) -> Outputs:
         size = float(values.abs().nan_to_num(0.0, 0.0, 0.0).max()) if len(values) else 0.0
         if spread > max(options.nondet_tol, options.eps * max(options.atol, options.rtol * size)):
             kind = "nondeterministic_forward" if subject.order == 1 else "nondeterministic"
-            raise failure(
-                "The function is not deterministic: called twice with the same inputs it returns values that differ by "
-                f"{spread:.4g}. Seed its random numbers inside.",
-                finding(kind, "determinism", details={"largest": spread, "nondet_tol": options.nondet_tol}),
-            )
+            details = {"largest": spread, "nondet_tol": options.nondet_tol}
+            raise failure(phrase("nondeterministic_forward", **details), finding(kind, "determinism", details=details))
     return base
 
 

@@ -16,6 +16,7 @@ from gradbot.engine.compat.numerical import columns
 from gradbot.engine.compat.options import Options
 from gradbot.engine.compat.outputs import Outputs
 from gradbot.engine.compat.subject import Subject, as_tuple
+from gradbot.phrases import phrase
 
 fwAD: Any = torch.autograd.forward_ad  # noqa: N816 - torch's own name for it
 
@@ -45,11 +46,9 @@ def refuse_layouts(subject: Subject) -> None:
     for position in subject.checked:
         tensor: Tensor = subject.arguments[position]  # type: ignore[assignment]
         if tensor.is_mkldnn:
-            message = "MKLDNN inputs are not support for forward AD gradcheck."
-            raise refuse(ValueError, "mkldnn_forward_ad", message, input=position)
+            raise refuse(ValueError, "mkldnn_forward_ad", phrase("mkldnn_forward_ad"), input=position)
         if tensor.layout in SPARSE:
-            message = "Sparse inputs are not supported for forward AD gradcheck. Check them in backward mode only."
-            raise refuse(ValueError, "sparse_forward_ad", message, input=position)
+            raise refuse(ValueError, "sparse_forward_ad", phrase("sparse_forward_ad"), input=position)
 
 
 def jvp(
@@ -165,8 +164,7 @@ def _tangents_of(returned: Sequence[object], base: Outputs, options: Options) ->
         if primal.is_complex() is not tangent.is_complex():
             if options.check_grad_dtypes:
                 raise failure(
-                    f"Forward AD gradient has dtype mismatch. The tangent of output {position} is {tangent.dtype}, "
-                    f"the output is {primal.dtype}.",
+                    phrase("tangent_dtype", output=position, found=tangent.dtype, expected=primal.dtype),
                     finding("grad_dtype", "forward_ad", details={"expected": str(primal.dtype)}),
                 )
             tangent = tangent.real if tangent.is_complex() else torch.complex(tangent, torch.zeros_like(tangent))

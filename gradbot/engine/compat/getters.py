@@ -12,12 +12,7 @@ from torch import Tensor
 from gradbot.engine.compat.layouts import Coordinates, coordinates
 from gradbot.engine.compat.outputs import refuse_change
 from gradbot.engine.compat.subject import as_tuple, is_checked, is_tensor
-
-_DEPRECATED = (
-    "`{name}` was part of PyTorch's private API and not meant to be exposed. We are deprecating it and it will be "
-    "removed in a future version of PyTorch. If you have a specific use for this or feature request for this to be a "
-    "stable API, please file us an issue at https://github.com/pytorch/pytorch/issues/new"
-)
+from gradbot.phrases import phrase
 
 
 def get_numerical_jacobian(
@@ -31,7 +26,7 @@ def get_numerical_jacobian(
     Raises:
         ValueError: an output is complex, or `grad_out` is not 1.0.
     """
-    warnings.warn(_DEPRECATED.format(name="get_numerical_jacobian"), FutureWarning, stacklevel=2)
+    warnings.warn(phrase("deprecated", name="get_numerical_jacobian"), FutureWarning, stacklevel=2)
     _refuse_grad_out("get_numerical_jacobian", grad_out)
 
     def packed(*arguments: object) -> object:
@@ -39,10 +34,7 @@ def get_numerical_jacobian(
 
     outputs = as_tuple(packed(*as_tuple(inputs)))
     if any(each.is_complex() for each in outputs):  # type: ignore[attr-defined]
-        raise ValueError(
-            "Expected output to be non-complex. get_numerical_jacobian no longer supports functions that return "
-            "complex outputs."
-        )
+        raise ValueError(phrase("complex_output", name="get_numerical_jacobian"))
     targets = inputs if target is None else target
     places = [i for i, each in enumerate(targets) if is_checked(each)]
     return tuple(
@@ -62,13 +54,10 @@ def get_analytical_jacobian(
     Raises:
         ValueError: the output is complex, or `grad_out` is not 1.0.
     """
-    warnings.warn(_DEPRECATED.format(name="get_analytical_jacobian"), FutureWarning, stacklevel=2)
+    warnings.warn(phrase("deprecated", name="get_analytical_jacobian"), FutureWarning, stacklevel=2)
     _refuse_grad_out("get_analytical_jacobian", grad_out)
     if output.is_complex():
-        raise ValueError(
-            "Expected output to be non-complex. get_analytical_jacobian no longer supports functions that return "
-            "complex outputs."
-        )
+        raise ValueError(phrase("complex_output", name="get_analytical_jacobian"))
     tensors = list(_requiring_grad(inputs))
     first, sizes, dtypes = _analytical(tensors, output)
     again, _, _ = _analytical(tensors, output)
@@ -97,7 +86,7 @@ def get_numerical_jacobian_wrt_specific_input(
     """
     tensor: Tensor = inputs[input_idx] if input is None else input
     if not tensor.requires_grad:
-        raise AssertionError("Expected input to have requires_grad=True")
+        raise AssertionError(phrase("not_requiring_grad"))
     moving = coordinates(tensor, masked=True)
     kept = [each for each in outputs if each.is_floating_point() or each.is_complex()]
     dtypes = [tensor.dtype if tensor.is_complex() else each.dtype for each in kept]
@@ -109,7 +98,7 @@ def get_numerical_jacobian_wrt_specific_input(
         slopes = [_slopes(fn, input_idx, inputs, moving, which, step) for step in (eps * part for part in moving.parts)]
         for jacobian, parts in zip(jacobians, zip(*slopes, strict=True), strict=True):
             if parts[0].is_complex() and (len(parts) == 2 or not is_forward_ad):
-                raise AssertionError("Expected ds_dx to be real-valued, not complex.")
+                raise AssertionError(phrase("complex_slope"))
             jacobian[position] = parts[0] + 1j * parts[1] if len(parts) == 2 else parts[0]
     return tuple(jacobians)
 
@@ -168,4 +157,4 @@ def _requiring_grad(tensors: object) -> Iterable[Tensor]:
 
 def _refuse_grad_out(name: str, grad_out: float) -> None:
     if grad_out != 1.0:
-        raise ValueError(f"Expected grad_out to be 1.0. {name} no longer supports values of grad_out != 1.0.")
+        raise ValueError(phrase("other_grad_out", name=name))

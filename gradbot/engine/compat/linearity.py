@@ -22,6 +22,7 @@ from gradbot.engine.compat.numerical import rounding_of
 from gradbot.engine.compat.options import Options
 from gradbot.engine.compat.outputs import Outputs
 from gradbot.engine.compat.subject import Subject
+from gradbot.phrases import phrase
 
 Vectors = Mapping[int, Tensor]
 Blocks = tuple[Tensor, ...]
@@ -47,8 +48,7 @@ def refuse_nonlinear_backward(
     gap = nonlinearity(product, draw, options, _coarsest(outputs + list(subject.tensors)))
     if gap is not None:
         raise failure(
-            "Backward is not linear in grad_output: scaling or adding grad_outputs does not scale or add the input "
-            f"grads. The largest deviation is {gap:.4g}, relative to the largest input grad.",
+            phrase("nonlinear_backward", deviation=gap),
             finding("nonlinear_backward", "backward", details={"deviation": gap}),
         )
 
@@ -76,9 +76,7 @@ def refuse_nonlinear_jvp(
     gap = nonlinearity(product, draw, options, _coarsest(tensors))
     if gap is not None:
         raise failure(
-            "Forward AD is not linear in the tangents: scaling or adding tangents of the inputs does not scale or add "
-            f"those of the outputs. The largest deviation is {gap:.4g}, relative to the largest tangent.",
-            finding("nonlinear_jvp", "forward_ad", details={"deviation": gap}),
+            phrase("nonlinear_jvp", deviation=gap), finding("nonlinear_jvp", "forward_ad", details={"deviation": gap})
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gradbot.engine.compat.failures import refuse
+from gradbot.phrases import phrase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,18 +38,14 @@ def require_consistent(options: Options) -> None:
         AssertionError: nothing was asked for, or batching was asked for in a mode that was not.
     """
     if not (options.check_forward_ad or options.check_backward_ad):
-        raise refuse(
-            AssertionError,
-            "bad_flags",
-            "Expected at least one of check_forward_ad or check_backward_ad to be True",
-        )
+        raise refuse(AssertionError, "bad_flags", phrase("no_mode"))
     if options.check_batched_grad and not options.check_backward_ad:
         raise refuse(
-            AssertionError, "bad_flags", "Setting check_batched_grad=True requires check_backward_ad to be True"
+            AssertionError, "bad_flags", phrase("needs", option="check_batched_grad", needed="check_backward_ad")
         )
     if options.check_batched_forward_grad and not options.check_forward_ad:
         raise refuse(
-            AssertionError, "bad_flags", "Setting check_batched_forward_grad=True requires check_forward_ad to be True"
+            AssertionError, "bad_flags", phrase("needs", option="check_batched_forward_grad", needed="check_forward_ad")
         )
 
 
@@ -61,16 +58,12 @@ def require_consistent_second_order(
         AssertionError: nothing was asked for, or a check of reverse over reverse without that mode.
     """
     if not (check_fwd_over_rev or check_rev_over_rev):
-        raise refuse(
-            AssertionError,
-            "bad_flags",
-            "Expected at least one of check_fwd_over_rev or check_rev_over_rev to be True",
-        )
+        raise refuse(AssertionError, "bad_flags", phrase("no_second_mode"))
     if check_undefined_grad and not check_rev_over_rev:
         raise refuse(
-            AssertionError, "bad_flags", "Setting check_undefined_grad=True requires check_rev_over_rev to be True"
+            AssertionError, "bad_flags", phrase("needs", option="check_undefined_grad", needed="check_rev_over_rev")
         )
     if check_batched_grad and not check_rev_over_rev:
         raise refuse(
-            AssertionError, "bad_flags", "Setting check_batched_grad=True requires check_rev_over_rev to be True"
+            AssertionError, "bad_flags", phrase("needs", option="check_batched_grad", needed="check_rev_over_rev")
         )

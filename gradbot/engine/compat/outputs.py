@@ -11,6 +11,7 @@ from torch import Tensor
 from gradbot.engine.compat.failures import refuse, stage
 from gradbot.engine.compat.layouts import SPARSE, flat_reals
 from gradbot.engine.compat.subject import Subject, as_tuple, is_tensor
+from gradbot.phrases import phrase
 
 Signature = tuple[tuple[torch.Size, torch.dtype], ...]
 
@@ -66,10 +67,7 @@ def call(subject: Subject, arguments: Sequence[object]) -> Outputs:
     for position, each in enumerate(returned):
         if not is_tensor(each):
             raise refuse(
-                ValueError,
-                "non_tensor_output",
-                f"gradcheck expects `func` to return tensors, but output {position} is a {type(each).__name__}. "
-                "Return a tensor or a tuple of tensors.",
+                ValueError, "non_tensor_output", phrase("non_tensor_output", output=position, type=type(each).__name__)
             )
     tensors: tuple[Tensor, ...] = returned  # type: ignore[assignment]
     return Outputs(
@@ -86,17 +84,12 @@ def refuse_layouts(outputs: Outputs) -> None:
         ValueError: a differentiable output is sparse or mkldnn.
     """
     for position in outputs.differentiable:
-        for wrong, kind, name in (
-            (outputs.all[position].layout in SPARSE, "sparse_output", "Sparse"),
-            (outputs.all[position].is_mkldnn, "mkldnn_output", "MKLDNN"),
+        for wrong, kind in (
+            (outputs.all[position].layout in SPARSE, "sparse_output"),
+            (outputs.all[position].is_mkldnn, "mkldnn_output"),
         ):
             if wrong:
-                raise refuse(
-                    ValueError,
-                    kind,
-                    f"{name} output is not supported at gradcheck yet. "
-                    "Please call to_dense(masked_grad=...) on the output of fn for gradcheck.",
-                )
+                raise refuse(ValueError, kind, phrase(kind))
 
 
 def refuse_change(before: Signature, after: Signature, where: str) -> None:
@@ -108,20 +101,14 @@ def refuse_change(before: Signature, after: Signature, where: str) -> None:
     if before == after:
         return
     if len(before) != len(after):
-        what = f"number of outputs when inputs are perturbed {where}, but got: {len(before)} and {len(after)} outputs."
-        raise refuse(AssertionError, "output_depends_on_perturbation", f"Expected `func` to return the same {what}")
+        raise _changed("other_number", where, len(before), len(after))
     for (shape, dtype), (other_shape, other_dtype) in zip(before, after, strict=True):
         if shape != other_shape:
-            raise refuse(
-                AssertionError,
-                "output_depends_on_perturbation",
-                f"Expected `func` to return outputs with the same shape when inputs are perturbed {where}, "
-                f"but got: shapes {shape} and {other_shape}.",
-            )
+            raise _changed("other_shape", where, shape, other_shape)
         if dtype != other_dtype:
-            raise refuse(
-                AssertionError,
-                "output_depends_on_perturbation",
-                f"Expected `func` to return outputs with the same dtype when inputs are perturbed {where}, "
-                f"but got: dtypes {dtype} and {other_dtype}.",
-            )
+            raise _changed("other_dtype", where, dtype, other_dtype)
+
+
+def _changed(code: str, where: str, before: object, after: object) -> Exception:
+    text = phrase(code, where=where, before=before, after=after)
+    return refuse(AssertionError, "output_depends_on_perturbation", text)

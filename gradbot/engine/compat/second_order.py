@@ -16,6 +16,7 @@ from gradbot.engine.compat.linearity import refuse_nonlinear_backward
 from gradbot.engine.compat.options import Options
 from gradbot.engine.compat.outputs import Outputs, call
 from gradbot.engine.compat.subject import Subject, as_tuple, is_checked, subject_of
+from gradbot.phrases import phrase
 
 
 def check_second_order(
@@ -115,4 +116,4 @@ def _refuses_twice(gradient: Tensor) -> bool:
 def _not_twice(error: GradcheckError) -> GradcheckError:
     found = error.findings[0]
     kind = finding("not_twice_differentiable", found.check, output=found.output, input=found.input)
-    return failure(f"{error}\nThe backward is marked with @once_differentiable.", kind, *error.findings)
+    return failure(f"{error}\n{phrase('once_differentiable')}", kind, *error.findings)

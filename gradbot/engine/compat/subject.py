@@ -13,6 +13,7 @@ from gradbot.engine.compat.advice import warn as warn_caller
 from gradbot.engine.compat.failures import refuse
 from gradbot.engine.compat.layouts import SPARSE
 from gradbot.engine.compat.memory import has_zero_stride, overlaps_itself, share_memory
+from gradbot.phrases import phrase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,19 +69,13 @@ def subject_of(func: Callable[..., object], inputs: object, order: int = 1, *, w
     for position in checked:
         _look_over(arguments[position], position, warn)  # type: ignore[arg-type]
     if not checked:
-        raise refuse(
-            ValueError,
-            "inputs_no_requires_grad",
-            "gradcheck expects at least one input tensor to require gradient, "
-            "but none of them have requires_grad=True.",
-        )
+        raise refuse(ValueError, "inputs_no_requires_grad", phrase("inputs_no_requires_grad"))
     for position, each in enumerate(arguments):
         if not is_tensor(each) and any(is_checked(tensor) for tensor in _inside(each)):
             raise refuse(
                 ValueError,
                 "nested_input",
-                f"gradcheck expects tensors that require gradient to be inputs of their own, but one is hidden inside "
-                f"the {position}th input, a {type(each).__name__}. Pass it as an argument of its own, or detach it.",
+                phrase("nested_input", input=position, type=type(each).__name__),
                 input=position,
             )
     _refuse_shared_memory(arguments, checked)
@@ -90,19 +85,9 @@ def subject_of(func: Callable[..., object], inputs: object, order: int = 1, *, w
 
 def _look_over(tensor: Tensor, position: int, warn: bool) -> None:
     if warn and tensor.dtype not in (torch.float64, torch.complex128):
-        warn_caller(
-            f"Input #{position} requires gradient and is not a double precision floating point or complex. "
-            "This check will likely fail if all the inputs are not of double precision floating point or complex. "
-        )
+        warn_caller(phrase("double_precision_warning", input=position))
     if has_zero_stride(tensor):
-        raise refuse(
-            RuntimeError,
-            "overlapping_memory",
-            f"The {position}th input has a dimension with stride 0. gradcheck only supports inputs that are "
-            "non-overlapping to be able to compute the numerical gradients correctly. You should call .contiguous on "
-            "the input before passing it to gradcheck.",
-            input=position,
-        )
+        raise refuse(RuntimeError, "overlapping_memory", phrase("zero_stride", input=position), input=position)
 
 
 def _refuse_shared_memory(arguments: tuple[object, ...], checked: tuple[int, ...]) -> None:
@@ -110,21 +95,13 @@ def _refuse_shared_memory(arguments: tuple[object, ...], checked: tuple[int, ...
     for position in checked:
         tensor: Tensor = arguments[position]  # type: ignore[assignment]
         if overlaps_itself(tensor):
-            raise refuse(
-                RuntimeError,
-                "overlapping_memory",
-                f"The {position}th input overlaps itself: several of its elements lie at the same place in memory. "
-                "gradcheck moves one element at a time. You should call .contiguous on the input before passing it to "
-                "gradcheck.",
-                input=position,
-            )
+            raise refuse(RuntimeError, "overlapping_memory", phrase("overlaps_itself", input=position), input=position)
         for earlier, other in seen.items():
             if other is not tensor and share_memory(other, tensor):
                 raise refuse(
                     RuntimeError,
                     "overlapping_memory",
-                    f"The {earlier}th and the {position}th input overlap: they share memory, so that gradcheck cannot "
-                    "move an element of one alone. You should clone one of them before passing it to gradcheck.",
+                    phrase("overlaps_another", other=earlier, input=position),
                     input=position,
                 )
         seen[position] = tensor

@@ -15,8 +15,7 @@ from gradbot.engine.compat.layouts import Coordinates, flat_reals
 from gradbot.engine.compat.options import Options
 from gradbot.engine.compat.outputs import Outputs, call
 from gradbot.engine.compat.subject import Subject
-
-_NOTES = 'Please look at "Notes about undefined output gradients" in "tools/autograd/derivatives.yaml"'
+from gradbot.phrases import phrase
 
 
 def refuse_undefined_grads(subject: Subject, base: Outputs) -> None:
@@ -43,17 +42,16 @@ def _refuse(subject: Subject, outputs: Sequence[Tensor], undefined: int | None) 
         with stage("undefined_grad", subject.order):
             gradients = torch.autograd.grad(list(outputs), list(subject.tensors), zeros, allow_unused=True)
     except RuntimeError as error:
-        _warn()
+        warn(phrase("undefined_warning"))
         raise failure(
-            f"Expected backward function to handle undefined output grads. {_NOTES}",
+            phrase("undefined_raises"),
             finding("undefined_grad", "undefined_grad", output=undefined, details={"message": str(error)[:500]}),
         ) from error
     for input, gradient in enumerate(gradients):
         if gradient is not None and not flat_reals(gradient).eq(0).all():
-            _warn()
+            warn(phrase("undefined_warning"))
             raise failure(
-                "Expected all input grads to be undefined or zero when all output grads are undefined or zero. "
-                f"{_NOTES}",
+                phrase("undefined_nonzero"),
                 finding("undefined_grad", "undefined_grad", output=undefined, input=input),
             )
 
@@ -62,14 +60,6 @@ def _undefined(output: Tensor) -> Tensor:
     functions: Any = torch._C._functions
     result: Tensor = functions.UndefinedGrad()(output)
     return result
-
-
-def _warn() -> None:
-    warn(
-        "Backwards compatibility: New undefined gradient support checking feature is enabled by default, but it may "
-        "break existing callers of this function. If this is true for you, you can call this function with "
-        '"check_undefined_grad=False" to disable the feature'
-    )
 
 
 def refuse_undefined_tangents(
@@ -94,7 +84,6 @@ def refuse_undefined_tangents(
             rows = next(own for own in base.rows.values() if not torch.allclose(found[own], expected[own]))
             output = list(base.rows.values()).index(rows)
             raise failure(
-                f"Mismatch in tangent values for output with index: {output} when input: {input} has an undefined "
-                f"tangent value. Got: {found[rows]} but expected: {expected[rows]}",
+                phrase("undefined_tangent", output=output, input=input, found=found[rows], expected=expected[rows]),
                 finding("undefined_tangent", "undefined_tangent", output=output, input=input),
             )

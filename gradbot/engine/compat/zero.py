@@ -13,6 +13,7 @@ from gradbot.engine.compat.layouts import SPARSE, flat_reals
 from gradbot.engine.compat.options import Options
 from gradbot.engine.compat.outputs import Outputs
 from gradbot.engine.compat.subject import Subject
+from gradbot.phrases import phrase
 
 
 def refuse_zeros_ignored(subject: Subject, base: Outputs, options: Options) -> None:
@@ -33,7 +34,7 @@ def refuse_zeros_ignored(subject: Subject, base: Outputs, options: Options) -> N
         zero = torch.allclose(values, torch.zeros_like(values)) if options.masked else bool(values.eq(0).all())
         if not zero:
             raise failure(
-                "backward not multiplied by grad_output",
+                phrase("zeros_ignored"),
                 finding("backward_not_mul_by_grad_output", "backward", input=input),
             )
         for name, found, expected, kind in (
@@ -43,7 +44,7 @@ def refuse_zeros_ignored(subject: Subject, base: Outputs, options: Options) -> N
         ):
             if found != expected:
                 raise failure(
-                    f"grad is incorrect {name}: {found}, expected {expected}", finding(kind, "backward", input=input)
+                    phrase("form", which=name, found=found, expected=expected), finding(kind, "backward", input=input)
                 )
 
 
@@ -70,7 +71,7 @@ def refuse_form(gradient: Tensor, tensor: Tensor, input: int) -> None:
     if gradient.layout is not tensor.layout:
         raise _form(
             "wrong_grad_layout",
-            f"grad is incorrect layout ({gradient.layout} is not {tensor.layout})",
+            phrase("layout", found=gradient.layout, expected=tensor.layout),
             input,
         )
     if gradient.layout in SPARSE:
@@ -82,7 +83,7 @@ def refuse_form(gradient: Tensor, tensor: Tensor, input: int) -> None:
             if found != expected:
                 raise _form(
                     "wrong_grad_sparse_dims",
-                    f"grad is {name} tensor, but has incorrect {which} {found}, expected {expected}",
+                    phrase("sparse_dims", layout=name, which=which, found=found, expected=expected),
                     input,
                 )
 
