@@ -7,6 +7,7 @@ template shows is escaped, unless it went through one of the filters that make m
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,7 @@ def _fill(environment: SandboxedEnvironment, name: str, view: View) -> str:
     return "\n".join(kept) + "\n"
 
 
+@cache
 def _environment(templates: Path | None) -> SandboxedEnvironment:
     own = FileSystemLoader(_TEMPLATES)
     loaders: list[BaseLoader] = [PrefixLoader({"gradbot": own}), own]

@@ -16,9 +16,9 @@ _SPECIAL = re.compile(r"([\\`*_~\[\]|])")
 _NUMBERED = re.compile(r"^(\d+)([.)])(?=\s|$)")
 _EMOJI = re.compile(r":(?=[A-Za-z0-9_+-]+:)")
 _PING = re.compile("(?<!&)([@#])")
-_SCHEME = re.compile(r"(?i)\b(https?|ftps?|mailto|xmpp|wss?|file|javascript|data):")
-_WWW = re.compile(r"(?i)\bwww\.")
-_GH = re.compile(r"(?i)\bGH-(?=\d)")
+_SCHEME = re.compile(r"(?i)(mailto|xmpp):|:(?=//)")
+_WWW = re.compile(r"(?i)(www)\.")
+_GH = re.compile(r"(?i)(GH)-(?=\d)")
 _RUN = re.compile("`+")
 _COMMENT = re.compile("<!-*|-->|--!>")
 
@@ -86,8 +86,8 @@ _URL_SAFE = "/:?#@!$&'*+,;=%~-._"
 def _inert(value: str) -> str:
     """No mention, cross-reference, bare link or emoji code is left alive."""
     value = _SCHEME.sub(rf"\1:{ZERO_WIDTH}", value)
-    value = _WWW.sub(f"www{ZERO_WIDTH}.", value)
-    value = _GH.sub(f"GH{ZERO_WIDTH}-", value)
+    value = _WWW.sub(rf"\1{ZERO_WIDTH}.", value)
+    value = _GH.sub(rf"\1{ZERO_WIDTH}-", value)
     value = _EMOJI.sub(f":{ZERO_WIDTH}", value)
     # The number sign of a character reference is part of its syntax.
     return _PING.sub(rf"\1{ZERO_WIDTH}", value)

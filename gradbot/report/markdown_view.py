@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from urllib.parse import quote
 
 from gradbot import messages
-from gradbot.model import CheckName, Environment, Evidence, Location, Outcome, Report, Severity, Target
+from gradbot.model import CheckName, Environment, Evidence, JacobianMap, Location, Outcome, Report, Severity, Target
 from gradbot.report import aggregate, heatmap, text, wording
 from gradbot.report.aggregate import ERRORS, NONDETERMINISM, Item, TargetState, Verdict
 from gradbot.report.compare import Changes
@@ -194,7 +194,7 @@ def _left_out(
         yield f"the details of {text.plural(shown, 'failure')}"
     if len(rest) > shown:
         yield text.plural(len(rest) - shown, "failure")
-    pictured = sum(_error_map(group[0]) is not None for group in groups)
+    pictured = sum(_map_of_error(group[0]) is not None for group in groups)
     if pictured > detail.pictures:
         yield f"{text.plural(pictured - detail.pictures, 'heat map')}"
     if any(_entry_count(group[0]) > detail.entries for group in groups[: detail.full]):
@@ -305,7 +305,6 @@ def _failure(
     titles = wording.kind_of_input(lead)
     crash = lead.result.crash if lead.result else None
     command = messages.reproduction(lead.result.case) if lead.result else ""
-    picture = _error_map(item) if pictured else None
     return Failure(
         target=text.cut_middle(text.one_line(item.target) or "across targets", detail.name),
         check=item.check or "run",
@@ -322,20 +321,24 @@ def _failure(
         input_title=titles[0],
         output_title=titles[1],
         entries=_entries(evidence, detail),
-        picture="" if picture is None else picture,
+        picture=_drawn(_map_of_error(item)) if pictured else "",
         output=text.tail(crash.output_tail, 8, 1200) if crash else "",
         command="" if text.has_hidden(command) or len(command) > 2000 else command,
         also=tuple(line(other, known, links, detail) for other in group[1 : 1 + _also(detail)]),
     )
 
 
-def _error_map(item: Item) -> str | None:
+def _map_of_error(item: Item) -> JacobianMap | None:
     finding = item.lead.finding
-    for picture in finding.evidence.maps if finding is not None and finding.evidence is not None else ():
-        if picture.what == "error" and picture.rows * picture.columns > 1:
-            drawn = heatmap.render(picture, width=48, height=12)
-            return "\n".join([drawn.caption, *drawn.lines])
-    return None
+    maps = finding.evidence.maps if finding is not None and finding.evidence is not None else ()
+    return next((each for each in maps if each.what == "error" and each.rows * each.columns > 1), None)
+
+
+def _drawn(picture: JacobianMap | None) -> str:
+    if picture is None:
+        return ""
+    drawn = heatmap.render(picture, width=48, height=12)
+    return "\n".join([drawn.caption, *drawn.lines])
 
 
 def _entries(evidence: Evidence | None, detail: Detail) -> tuple[EntryRow, ...]:
