@@ -80,10 +80,24 @@ def _terms(view: View, quantities: list[tuple[str, Tensor]]) -> Iterator[Predict
         if factor is None or factor == 0:
             continue
         expected = view.numerical + torch.where(support, factor * q, 0.0)
-        # A term with the sign of what is there is one too many; a term against it is missing.
-        agreement = float((error[support] * view.numerical[support]).sum())
-        pattern = "doubled_term" if agreement > 0 else "missing_term"
+        pattern = "doubled_term" if _is_doubled(view, support) else "missing_term"
         yield Prediction(pattern=pattern, expected=expected, parameters={"quantity": name, "factor": factor})
+
+
+def _is_doubled(view: View, support: Tensor) -> bool:
+    """Whether the term stands twice rather than not at all.
+
+    Where the term is all there is, an entry without it is zero and one with it twice is doubled. Where there is more
+    everywhere, a term with the sign of what is there is one too many, and a term against it is missing.
+    """
+    error, numerical = view.error[support], view.numerical[support]
+    analytical = error + numerical
+    small = 1e-3 * error.abs()
+    empty = int((analytical.abs() <= small).sum())
+    twice = int(((analytical - 2 * numerical).abs() <= small).sum())
+    if empty != twice:
+        return twice > empty
+    return float((error * numerical).sum()) > 0
 
 
 def _varied(values: Tensor) -> bool:
