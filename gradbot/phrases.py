@@ -46,7 +46,8 @@ _PHRASES: Mapping[str, str] = {
     "input_mutated": "The function changes its inputs: the values of input {input} are others after a call. Work on a "
     "copy in the function.",
     "nondeterministic_forward": "The function is not deterministic: called twice with the same inputs it returns "
-    "values that differ by {largest}. Seed its random numbers inside. The tolerance for nondeterminism was {nondet_tol}.",
+    "values that differ by {largest}. Seed its random numbers inside. "
+    "The tolerance for nondeterminism was {nondet_tol}.",
     "no_diff_outputs_nonzero": "Numerical gradient for function expected to be zero{because}, but output {output} "
     "varies with input {input}: the slope is {numerical}.",
     # Jacobians
@@ -94,8 +95,8 @@ _PHRASES: Mapping[str, str] = {
     "Call it with `check_batched_forward_grad=False` if batched forward gradients are not meant to be supported.",
     # the deprecated getters
     "deprecated": "`{name}` was part of PyTorch's private API and not meant to be exposed. We are deprecating it and "
-    "it will be removed in a future version of PyTorch. If you have a specific use for this or feature request for this "
-    "to be a stable API, please file us an issue at https://github.com/pytorch/pytorch/issues/new",
+    "it will be removed in a future version of PyTorch. If you have a specific use for this or feature request for "
+    "this to be a stable API, please file us an issue at https://github.com/pytorch/pytorch/issues/new",
     "other_grad_out": "Expected grad_out to be 1.0. {name} no longer supports values of grad_out != 1.0.",
     "complex_output": "Expected output to be non-complex. {name} no longer supports functions that return complex "
     "outputs.",
