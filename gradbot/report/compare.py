@@ -147,6 +147,7 @@ class _Base:
         self._same = same
         self._matched = matched
         self._discovered = {target.id for target in report.targets} | {each.target for each in report.unchecked}
+        self._checked = {result.case.target for result in report.results}
         self._ran: dict[tuple[str, str], set[str]] = {}
         self._failed: dict[tuple[str, str, str], dict[str, Occurrence]] = {}
         self._across: set[tuple[str, str, str]] = set()
@@ -171,6 +172,8 @@ class _Base:
             if item.target in self._discovered:
                 return _unclassified("not checked on the base")
             return _new("the target is new")
+        if target not in self._checked:
+            return _unclassified("not checked on the base")
         failed = self._failed.get((target, item.check, _kind(item, occurrence)), {})
         before = self._matched.get(occurrence.result.case.id)
         if before is not None:
