@@ -25,12 +25,13 @@ _ARTIFACTS_AT_MOST = 512
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """One shard's report and the run that made it."""
+    """One shard's report and the run that made it. `artifact` is the id of what holds it, 0 for a file at hand."""
 
     report: Report
     workflow: str
     run: int
     attempt: int
+    artifact: int = 0
 
     @property
     def place(self) -> tuple[str, str]:
@@ -68,7 +69,7 @@ def newest(parts: Iterable[Part]) -> tuple[Part, ...]:
     """Of each shard of each workflow the newest attempt of the newest run, in a stable order."""
     kept: dict[tuple[str, str], Part] = {}
     for part in parts:
-        if part.place not in kept or part.age > kept[part.place].age:
+        if part.place not in kept or part.age >= kept[part.place].age:
             kept[part.place] = part
     newest_run = {workflow: max(p.run for p in kept.values() if p.workflow == workflow) for workflow, _ in kept}
     return tuple(kept[place] for place in sorted(kept) if kept[place].run == newest_run[place[0]])
@@ -121,22 +122,30 @@ def from_runs(client: Client, runs: Sequence[WorkflowRun], names: Names, *, host
             except (BadArtifactError, codec.CodecError) as error:
                 remarks.append(f"the report in {artifact.name} cannot be used: {error}")
                 continue
-            parts.append(Part(report=report, workflow=run.path, run=run.id, attempt=name.attempt))
+            made = Part(report=report, workflow=run.path, run=run.id, attempt=name.attempt, artifact=artifact.id)
+            parts.append(made)
     return Gathered(parts=newest(parts), remarks=tuple(remarks))
 
 
 def runs_to_read(client: Client, context: Context, pull: PullRequest | None) -> tuple[WorkflowRun, ...]:
-    """The newest run of every workflow file for the head commit, of the same kind of event and the same repository."""
+    """One run of every workflow file for the head commit, of the same kind of event and the same repository.
+
+    Of this job's own workflow (or the trigger's) it is that very run: a second pull request from the same head has runs
+    of its own. Of every other workflow it is the newest.
+    """
     source = context.trigger
     event = source.event if source else context.event
     repository = source.head_repository if source else pull.head_repository if pull else context.repository
     head = pull.head_sha if pull else context.head_sha
+    found = [
+        run
+        for run in client.runs_of_head(head)
+        if run.event == event and run.head_sha == head and run.head_repository.lower() == repository.lower()
+    ]
     kept: dict[str, WorkflowRun] = {}
-    for run in client.runs_of_head(head):
-        ours = run.event == event and run.head_sha == head and run.head_repository.lower() == repository.lower()
-        if ours and (run.path not in kept or run.id > kept[run.path].id):
-            kept[run.path] = run
-    if source and (source.path not in kept or kept[source.path].id < source.id):
+    for run in sorted(found, key=lambda run: (run.id == context.run_id, run.id)):
+        kept[run.path] = run
+    if source:
         kept[source.path] = source
     return tuple(kept[path] for path in sorted(kept))
 

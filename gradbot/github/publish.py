@@ -53,6 +53,7 @@ class Page:
     """What is rendered: the joined report, how it stands against its base, and what a reader must know of its origin.
 
     `remarks` are sentences about what is missing or was left out; `fork` says that a fork's own code made the report.
+    `artifact` is the page of the one artifact that holds everything, where there is one.
     """
 
     report: Report
@@ -63,6 +64,7 @@ class Page:
     base_sha: str = ""
     remarks: tuple[str, ...] = ()
     fork: bool = False
+    artifact: str = ""
 
 
 class Rendering(Protocol):
@@ -137,8 +139,10 @@ def _pull_request(client: Client | None, context: Context) -> target.Found:
 def _gather(
     settings: Settings, context: Context, local: Gathered, pull: PullRequest | None, client: Client | None
 ) -> Gathered:
-    """Everything that was reported on the head commit, and nothing else."""
+    """Everything that was reported on the head commit, and nothing else. Outside of a job there is no such commit."""
     found = local
+    if not context.run_id:
+        return found
     if client is not None and settings.gather_runs:
         found = local + gather.gather_runs(client, context, pull, settings.names)
     checked_out = [context.head_sha, pull.merge_sha if pull else context.sha, context.sha]
@@ -152,7 +156,7 @@ def _base(settings: Settings, context: Context, pull: PullRequest | None, given:
         sha = given.run.checked_out_sha or given.run.head_sha
         return Base(report=given, sha=sha, words="compared with the report that was given")
     if tools.client is None or pull is None:
-        return Base(words="there is no base to compare with")
+        return Base()
     workflow = settings.base_workflow or (context.trigger.path if context.trigger else context.workflow_path)
     return base_search.find(tools.client, pull, workflow, settings.names, tools.merge)
 
@@ -178,7 +182,16 @@ def make_page(
         base_sha=base.sha,
         remarks=gathered.remarks,
         fork=context.from_fork and context.trigger is not None,
+        artifact=_artifact(context, gathered),
     )
+
+
+def _artifact(context: Context, gathered: Gathered) -> str:
+    held = [(part.run, part.artifact) for part in gathered.parts if part.artifact]
+    if len(held) != 1 or len(gathered.parts) != 1:
+        return ""
+    run, artifact = held[0]
+    return f"{context.server_url}/{context.repository}/actions/runs/{run}/artifacts/{artifact}"
 
 
 def wanted_comment(settings: Settings, page: Page, gathered: Gathered, rendering: Rendering) -> Wanted:

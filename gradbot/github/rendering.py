@@ -39,11 +39,14 @@ class Rendered:
 
 
 def _links(page: Page) -> Links:
-    """Sources are linked at what was checked out; artifacts stand on the run's page."""
+    """Sources are linked at what was checked out; page and JUnit XML lie in the run's artifacts."""
     context = page.context
+    if not context.run_id:
+        return Links()
     sha = page.report.run.checked_out_sha or context.head_sha
-    run = context.run_url
-    return Links(blob=f"{context.server_url}/{context.repository}/blob/{sha}", run=run, html=f"{run}#artifacts")
+    kept = page.artifact or f"{context.run_url}#artifacts"
+    blob = f"{context.server_url}/{context.repository}/blob/{sha}"
+    return Links(blob=blob, run=context.run_url, html=kept, junit=kept)
 
 
 def _remarks(page: Page) -> str:

@@ -270,9 +270,7 @@ def test_a_package_of_somebody_s_is_checked_for_real(fake: Fake, tmp_path: Path)
 def test_gradbot_finds_in_its_own_demo_what_is_planted_there_and_nothing_else(fake: Fake, tmp_path: Path) -> None:
     started(fake, 812, "gradients.yml")
     act = Act(folder=tmp_path, fake=fake)
-    done = act.run(
-        ROOT / ".github/workflows/gradients.yml", "pull_request", pull_request(), run=812, real_check=True, timeout=400
-    )
+    done = act.run(ROOT / ".github/workflows/gradients.yml", "pull_request", pull_request(), run=812, real_check=True)
     assert done.job("check") == "success", done.printed()[-3000:]
     started(fake, 900, "publish.yml", event="workflow_run", head_sha=BASE, head_branch="main")
     fake.state.runs[812].status = "completed"

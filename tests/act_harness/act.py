@@ -62,7 +62,7 @@ class Act:
         token: str = "good",
         sha: str = "",
         real_check: bool = False,
-        timeout: int = 120,
+        timeout: int = 300,
         interrupt_at: str = "",
         env: Mapping[str, str] | None = None,
     ) -> Finished:

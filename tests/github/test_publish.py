@@ -16,6 +16,7 @@ from gradbot.config import CommentMode, FailOn
 from gradbot.github.context import Context
 from gradbot.github.gather import Gathered, from_files
 from gradbot.github.publish import Settings, publish
+from gradbot.github.rendering import Rendered
 
 
 @pytest.fixture
@@ -137,6 +138,19 @@ def test_a_shard_of_another_workflow_is_missed_under_its_name(fake: Fake) -> Non
     upload(fake.state, 813, report(right=["b"], shard="1/2", expected=("1/2", "2/2")), shard="1-of-2")
     Job(fake, context(fake))
     assert "missing gpu:2/2" in body(fake)
+
+
+def test_two_pull_requests_from_one_head_keep_to_their_own_runs(fake: Fake) -> None:
+    fake.state.pulls[8] = Pull(number=8, head_sha=HEAD, base_sha=BASE, base_ref="stable")
+    fake.state.runs[813] = Run(id=813, head_sha=HEAD)
+    upload(fake.state, 812, report(wrong=["into_main"]))
+    upload(fake.state, 813, report(wrong=["into_stable"]))
+    other = replace(context(fake).pull_request, number=8, base_ref="stable")
+    Job(fake, context(fake, run_id=813, pull_request=other))
+    Job(fake, context(fake))
+    assert "into_main" in body(fake)
+    assert "into_stable" not in body(fake)
+    assert "into_stable" in fake.state.of_bot(8)[0].body
 
 
 def test_two_ids_have_two_comments_and_never_mix(fake: Fake) -> None:
@@ -263,6 +277,13 @@ def test_the_second_stage_posts_for_a_fork(fake: Fake) -> None:
     assert "unclassified b" in body(fake)
     assert "of a fork" in body(fake)
     assert [line for line in job.printed if line.startswith("::error")] == []
+
+
+def test_the_one_artifact_that_holds_everything_is_linked(fake: Fake) -> None:
+    made = upload(fake.state, 812, report(wrong=["b"]))
+    job, printed = context(fake), []
+    publish(Settings(), job, Gathered(), replace(tools(fake, job, printed), rendering=Rendered()))
+    assert f"/actions/runs/812/artifacts/{made.id}" in body(fake)
 
 
 def test_enterprise_addresses_are_honoured(fake: Fake) -> None:
