@@ -16,7 +16,7 @@ from gradbot.engine.jacobian.refine import refine
 from gradbot.engine.jacobian.singular import singular_rows
 from gradbot.engine.jacobian.tolerances import Tolerances
 
-_SAMPLE = 32
+_SAMPLE = 8
 """How many columns that are clearly wrong are looked at again before the rest is believed."""
 _SHOWN, _NEGLIGIBLE = 1e-5, 1e-9
 """The smallest error that is called real, relative to its entry and to the largest one of the Jacobian; below lies

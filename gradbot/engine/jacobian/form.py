@@ -51,6 +51,11 @@ def signed_uniform(generator: np.random.Generator, shape: int | tuple[int, ...])
     return draws + np.copysign(0.5, draws)
 
 
+def leading(vector: Array, sign: float) -> Array:
+    """The vector or its negative, whichever begins with this sign: few elements must not be all positive by chance."""
+    return vector if not vector.size or vector[0] * sign > 0 else -vector
+
+
 def form_numerical(
     point: Point, step: float, generator: np.random.Generator, limits: Limits
 ) -> tuple[Differences, bool] | None:
@@ -112,7 +117,7 @@ def form_analytical(
         one, many, count = forward.push_forward, forward.push_forward_stack, point.position.size
     else:
         one, many, count = reverse.pull_back, reverse.pull_back_stack, point.value.size
-    combination = signed_uniform(generator, count)
+    combination = leading(signed_uniform(generator, count), -1.0)
     together = one(point, combination)
     if count > _FEW:
         try:

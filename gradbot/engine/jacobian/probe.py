@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradbot.engine.jacobian.bars import Bars, row_bars
-from gradbot.engine.jacobian.form import signed_uniform
+from gradbot.engine.jacobian.form import leading, signed_uniform
 from gradbot.engine.jacobian.forward import push_forward
 from gradbot.engine.jacobian.point import Array, Point, split
 from gradbot.engine.jacobian.reverse import pull_back
@@ -178,16 +178,16 @@ def _compare_cotangents(
     bars, moves = differences.bars, differences.moves
     covered = _covered(tolerances, bars, moves)
     weight = np.where(bars.finite, 1 / bars.bar, 0.0)
-    strongest = float(weight.max(initial=0.0))
-    if strongest > 0:
-        weight /= strongest
-        weight[bars.finite] = np.maximum(weight[bars.finite], 1e-12)
+    if bars.finite.any():
+        # around one, as cotangents are in use: a backward that clips or cuts then shows it
+        typical_weight = float(np.median(weight[bars.finite]))
+        weight = np.where(bars.finite, np.clip(weight / typical_weight, 1e-12, 1e12), 0.0)
     values = differences.values if bars.finite.all() else np.where(bars.finite, differences.values, 0.0)
     share, typical = _share(tolerances), _typical(moves)
     agrees, resolutions = True, []
     inputs = np.ones(len(point.input_sizes), dtype=np.bool_)
-    for _ in range(_COTANGENTS):
-        cotangent = signed_uniform(generator, weight.size)
+    for index in range(_COTANGENTS):
+        cotangent = leading(signed_uniform(generator, weight.size), -1.0 if index else 1.0)
         cotangent *= weight
         terms = pull_back(point, cotangent) * moves
         analytical = terms.sum(1)

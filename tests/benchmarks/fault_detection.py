@@ -1,0 +1,110 @@
+"""Faults injected into every op of torch's OpInfo databases: how many pass, in gradbot and in torch's fast mode.
+
+    PYTHONPATH=tests python tests/benchmarks/fault_detection.py --order backward
+
+A fault counts where torch's slow check sees it, or, where it is not linear (which the slow check cannot see), where it
+changes what a random cotangent gives beyond the tolerances. That is asked only where gradbot passes the fault: what
+gradbot calls wrong was made wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from benchmarks.judge import TooLongError, at_most, gradbot_check, quiet, torch_passes
+from benchmarks.opinfo_cases import OpCase, cases, ops, problem_of, second_order
+from faults.inject import ORDERS, inject
+from faults.kinds import FAULTS, Fault
+
+from gradbot.engine.comparison import Verdict
+from gradbot.engine.jacobian.point import look
+from gradbot.engine.jacobian.reverse import pull_back
+from gradbot.model import Mode
+
+CHECKED_BY = {"backward": "1", "double backward": "2", "jvp": "forward"}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--order", choices=ORDERS, default="backward")
+    parser.add_argument("--samples", type=int, default=1, help="of each op")
+    parser.add_argument("--every", type=int, default=1, help="only every so many ops")
+    parser.add_argument("--torch-fast", type=int, default=0, help="compare with torch's fast mode at every so many faults")
+    parser.add_argument("--mode", type=Mode, default=Mode.AUTO)
+    options = parser.parse_args()
+    quiet()
+    counts: Counter[str] = Counter()
+    missed_by_kind: Counter[str] = Counter()
+    started, touched = time.perf_counter(), set()
+    for op in ops()[:: options.every]:
+        for case in cases(op, limit=options.samples):
+            if not _usable(case, options.order):
+                continue
+            touched.add(case.op)
+            for fault in FAULTS.values():
+                if fault.name == "missing conj" or not fault.applies(case.inputs[0].shape):
+                    continue
+                said = _said(case, fault, options)
+                counts[said] += 1
+                if said == "missed":
+                    missed_by_kind[fault.name] += 1
+                    print(f"missed {fault.name:20} {case.name}", flush=True)
+                if options.torch_fast and sum(counts.values()) % options.torch_fast == 0 and said == "seen":
+                    _count_torch_fast(case, fault, options, counts)
+    real = counts["seen"] + counts["missed"] + counts["unsure"]
+    print(f"\nfaults in the {options.order}, mode {options.mode.value}: {len(touched)} ops, {real} faults")
+    print(f"  {time.perf_counter() - started:.0f} s")
+    for name, count in counts.most_common():
+        print(f"  {name:32} {count}")
+    print("  missed by kind:", dict(missed_by_kind))
+
+
+def _usable(case: OpCase, order: str) -> bool:
+    if (order == "double backward" and not case.second_order) or (order == "jvp" and not case.forward):
+        return False
+    return bool(case.inputs) and case.inputs[0].numel() > 0
+
+
+def _said(case: OpCase, fault: Fault, options: argparse.Namespace) -> str:
+    faulty = inject(case.func, fault, order=options.order)
+    try:
+        with at_most(30):
+            problem = problem_of(faulty, case.inputs)
+            if options.order == "double backward":
+                problem = second_order(problem)
+            comparison = gradbot_check(
+                problem, mode=options.mode, order=CHECKED_BY[options.order], side_checks=False
+            )
+    except TooLongError:
+        return "too long"
+    except Exception:
+        return "raises"
+    if comparison.verdict is Verdict.DIFFER:
+        return "seen"
+    if not _is_real(case, faulty, fault, options.order):
+        return "within the tolerances, shown" if comparison.largest_relative_error > 0 else "changes nothing"
+    return "unsure" if comparison.verdict is Verdict.UNSURE else "missed"
+
+
+def _is_real(case: OpCase, faulty: Callable[..., Any], fault: Fault, order: str) -> bool:
+    if fault.linear or order != "backward":
+        return torch_passes(faulty, case.inputs, order=CHECKED_BY[order], fast=False, seconds=30) is False
+    right, wrong = look(problem_of(case.func, case.inputs)), look(problem_of(faulty, case.inputs))
+    cotangent = torch.linspace(-1.5, 1.4, right.value.size, dtype=torch.float64).numpy()
+    fault_free, found = pull_back(right, cotangent), pull_back(wrong, cotangent)
+    return bool((abs(found - fault_free) > 1e-4 + 1e-2 * abs(fault_free)).any())
+
+
+def _count_torch_fast(case: OpCase, fault: Fault, options: argparse.Namespace, counts: Counter[str]) -> None:
+    faulty = inject(case.func, fault, order=options.order)
+    passes = torch_passes(faulty, case.inputs, order=CHECKED_BY[options.order], fast=True)
+    counts["torch fast misses" if passes else "torch fast sees"] += 1
+
+
+if __name__ == "__main__":
+    main()

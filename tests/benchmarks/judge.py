@@ -1,0 +1,116 @@
+"""What torch's own gradient checks say, and how long things take: the other side of every table."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gradbot.engine.compare import compare_jacobians
+from gradbot.engine.comparison import Comparison
+from gradbot.engine.jacobian.point import look
+from gradbot.engine.jacobian.reverse import pull_back
+from gradbot.engine.problem import Problem
+from gradbot.model import CheckSettings, Mode
+
+
+class TooLongError(BaseException):
+    """Not an `Exception`, so that nothing that guards user code swallows it."""
+
+
+@contextlib.contextmanager
+def at_most(seconds: float) -> Iterator[None]:
+    """Raises `TooLongError` inside after so many seconds."""
+
+    def stop(*_: Any) -> None:
+        raise TooLongError
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def quiet() -> None:
+    """One thread, no warnings: what is measured is the checks."""
+    torch.set_num_threads(1)
+    warnings.filterwarnings("ignore")
+
+
+def torch_passes(
+    func: Callable[..., Any],
+    inputs: tuple[Tensor, ...],
+    *,
+    order: str,
+    fast: bool,
+    nondet_tol: float = 0.0,
+    seconds: float = 20.0,
+) -> bool | None:
+    """Whether torch's check of an order passes: "1", "2" or "forward"; None where it takes longer than `seconds`."""
+    try:
+        with at_most(seconds):
+            return bool(torch_check(func, inputs, order=order, fast=fast, nondet_tol=nondet_tol))
+    except TooLongError:
+        return None
+    except Exception:
+        return False
+
+
+def torch_check(
+    func: Callable[..., Any], inputs: tuple[Tensor, ...], *, order: str, fast: bool, nondet_tol: float = 0.0
+) -> bool:
+    """torch's check of the Jacobian, with its tests of reentrancy and of zero cotangents."""
+    if order == "2":
+        passed: bool = torch.autograd.gradgradcheck(
+            func, inputs, nondet_tol=nondet_tol, fast_mode=fast, check_undefined_grad=False, raise_exception=False
+        )
+        return passed
+    passed = torch.autograd.gradcheck(
+        func,
+        inputs,
+        nondet_tol=nondet_tol,
+        fast_mode=fast,
+        check_undefined_grad=False,
+        check_forward_ad=order == "forward",
+        check_backward_ad=order != "forward",
+        raise_exception=False,
+    )
+    return passed
+
+
+def gradbot_check(
+    problem: Problem, *, mode: Mode, order: str = "1", seed: int = 0, side_checks: bool = True
+) -> Comparison:
+    """The engine's comparison and, as torch's check has them, a repeated vjp and one of zero cotangents."""
+    comparison = compare_jacobians(
+        problem, direction="forward" if order == "forward" else "reverse", settings=CheckSettings(mode=mode), seed=seed
+    )
+    if side_checks and order != "forward":
+        point = look(problem)
+        first, again = pull_back(point, point.value), pull_back(point, point.value)
+        zero = pull_back(point, 0 * point.value)
+        assert first.shape == again.shape == zero.shape
+    return comparison
+
+
+def paired_times(*actions: Callable[[], Any], seconds: float = 0.25, most: int = 15) -> list[float]:
+    """The median time of each action in seconds, run in turns so that a busy machine is busy for all alike."""
+    times: list[list[float]] = [[] for _ in actions]
+    until = time.perf_counter() + seconds
+    while len(times[0]) < 2 or (time.perf_counter() < until and len(times[0]) < most):
+        for action, taken in zip(actions, times, strict=True):
+            start = time.perf_counter()
+            action()
+            taken.append(time.perf_counter() - start)
+        if sum(each[-1] for each in times) > 4 * seconds:
+            break
+    return [sorted(each)[len(each) // 2] if len(each) > 2 else min(each) for each in times]
