@@ -7,13 +7,9 @@ sample that is wanted.
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import hashlib
 import inspect
 import itertools
-import random
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +23,7 @@ from gradbot.discover.static.places import import_root
 from gradbot.engine.references import References
 from gradbot.errors import UsageError
 from gradbot.inputs.declared import REGISTRY, Declaration, Options, Sample, read_options
+from gradbot.inputs.seeding import seed_of, seeded
 from gradbot.inputs.source import Collected, InputsError, LoadedCase, Request, case_id, renamed
 from gradbot.inputs.targets import Subject, resolve, subject_of
 from gradbot.inputs.tensors import converted_module, dtype_of, prepared, shapes_text
@@ -91,7 +88,7 @@ def load(case: Case, root: Path) -> LoadedCase:
         raise InputsError(f"{file} declares no cases named {name!r} any more")
     subject = subject_of(declaration.target, root)
     given = _given(declaration, case.device, case.dtype)
-    with _seeded(_seed(case.seed, file, name)):
+    with seeded(seed_of(case.seed, file, name)):
         sample = next(itertools.islice(_samples(declaration, given), index, None), None)
     if sample is None:
         raise InputsError(f"{name} in {file} yields fewer than {index + 1} samples")
@@ -178,7 +175,7 @@ def _cases(declaration: Declaration, subject: Subject, file: str, request: Reque
         return
     for dtype in dtypes if takes_dtype else dtypes[:1]:
         request.on_stage("inputs", case.reference)
-        with _seeded(_seed(request.config.seed, file, declaration.name)):
+        with seeded(seed_of(request.config.seed, file, declaration.name)):
             yield from _cases_of_run(declaration, case, dtype, request)
 
 
@@ -270,36 +267,6 @@ def _samples(declaration: Declaration, given: Mapping[str, Any]) -> Iterator[Sam
             raise InputsError(f"{declaration.name} must yield gradbot.Sample(...), found {found} at index {index}")
         yield sample
     raise InputsError(f"{declaration.name} yields more than {_SAMPLE_CAP} samples")
-
-
-@contextlib.contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    """Python's, NumPy's and torch's generators seeded, and as they were afterwards."""
-    numpy = sys.modules.get("numpy")
-    python_state = random.getstate()
-    numpy_state = numpy.random.get_state() if numpy is not None else None
-    try:
-        with torch.random.fork_rng(devices=_devices_in_use()):
-            torch.manual_seed(seed)
-            random.seed(seed)
-            if numpy is not None:
-                numpy.random.seed(seed)
-            yield
-    finally:
-        random.setstate(python_state)
-        if numpy is not None and numpy_state is not None:
-            numpy.random.set_state(numpy_state)
-
-
-def _devices_in_use() -> list[int]:
-    """The CUDA devices whose generators may be in use; none before CUDA is started, which looking must not do."""
-    started = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
-    return list(range(torch.cuda.device_count())) if started else []
-
-
-def _seed(run_seed: int, file: str, name: str) -> int:
-    digest = hashlib.sha256(f"{run_seed}:{file}:{name}".encode()).digest()
-    return int.from_bytes(digest[:4], "big") >> 1
 
 
 def _sample_options(sample: Sample, declaration: Declaration) -> Options:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gradbot.discover.static.names import External, Resolver
-from gradbot.discover.static.ops import op_id, op_of_function
+from gradbot.discover.static.ops import op_id
 from gradbot.discover.static.places import files_below
+from gradbot.discover.static.registrations import op_of_function
 from gradbot.discover.static.syntax import ClassDefinition, FunctionDefinition, ParsedModule
 
 DECORATORS = frozenset({"gradbot.cases", "gradbot.inputs.declared.cases"})

@@ -52,7 +52,8 @@ class Resolver:
         self._opaque = tuple(opaque)
         self._parsed: dict[str, ParsedModule | None] = {}
         # What is being resolved stands in these with what it means if it is met again: cycles end there.
-        self._of_node: dict[int, list[Meaning]] = {}
+        # Nodes are kept with their meaning, so that no other one gets their number.
+        self._of_node: dict[int, tuple[ast.expr, list[Meaning]]] = {}
         self._of_dotted: dict[str, list[Meaning]] = {}
 
     def add(self, module: ParsedModule) -> None:
@@ -73,9 +74,9 @@ class Resolver:
         if depth > _DEPTH:
             return []
         if id(node) not in self._of_node:
-            self._of_node[id(node)] = []
-            self._of_node[id(node)] = self._resolve(node, scope, depth)
-        return self._of_node[id(node)]
+            self._of_node[id(node)] = node, []
+            self._of_node[id(node)] = node, self._resolve(node, scope, depth)
+        return self._of_node[id(node)][1]
 
     def _resolve(self, node: ast.expr, scope: Scope, depth: int) -> list[Meaning]:
         if isinstance(node, ast.Name):

@@ -14,8 +14,9 @@ from gradbot.discover.static.declarations import declarations, may_declare, name
 from gradbot.discover.static.interpreter import ask
 from gradbot.discover.static.locate import ModuleSource, locator
 from gradbot.discover.static.names import Resolver
-from gradbot.discover.static.ops import Registration, op_targets, registrations
+from gradbot.discover.static.ops import Registration, op_targets
 from gradbot.discover.static.places import Places, SourceFile, find_places, import_root
+from gradbot.discover.static.registrations import registrations
 from gradbot.discover.static.syntax import ParsedModule, parse
 from gradbot.model import Discovery, ImportProblem, Location, SourceModule, Target
 
