@@ -68,6 +68,7 @@ REASONS: Mapping[str, str] = {
     "no_reference": "no reference is declared",
     "not_compilable": "torch.compile cannot trace it in one graph: {message}",
     "user_error": "{stage} raised {message}",
+    "internal_error": "gradbot itself broke, which says nothing about the gradient; please report it: {message}",
     "no_backward": "there is no backward",
     "no_jvp": "there is no jvp",
     "no_formula": "no derivative formula is registered for it",

@@ -7,7 +7,6 @@ it was found.
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -16,22 +15,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gradbot.engine import expectations, low_precision
-from gradbot.engine.checks.context import Check, Context, concluded, raised, skipped, unsupported
-from gradbot.engine.checks.registry import CHECKS, THROUGH_BACKWARD
+from gradbot.engine import expectations
+from gradbot.engine.checks.context import Context
 from gradbot.engine.isolation import preserved
-from gradbot.engine.jacobian.point import OutputsChangedError
-from gradbot.engine.low_precision.arithmetic import arithmetic
 from gradbot.engine.places import function_location, method_location
-from gradbot.engine.prepare import (
-    NothingToCheckError,
-    Prepared,
-    UserCodeError,
-    involved_tensors,
-    is_inexact,
-    prepare,
-)
+from gradbot.engine.prepare import NothingToCheckError, Prepared, UserCodeError, involved_tensors, prepare
 from gradbot.engine.references import References
+from gradbot.engine.resample import moved_off, undecided
+from gradbot.engine.running import overall, rounding, run_checks
 from gradbot.engine.user_errors import meaning
 from gradbot.errors import UsageError
 from gradbot.model import (
@@ -50,19 +41,6 @@ from gradbot.model import (
 from gradbot.rules import RULES
 
 __all__ = ["References", "check", "check_case"]
-
-HIGHER_PRECISION = frozenset({CheckName.FORWARD_AD, CheckName.DOUBLE_BACKWARD, CheckName.FORWARD_OVER_BACKWARD})
-"""Checks that difference quotients cannot decide in low precision: made in float64 where the function accepts it."""
-OFF_BY_DEFAULT = frozenset({CheckName.COMPILED.value})
-
-_WORST_FIRST = (
-    Outcome.FAILED,
-    Outcome.ERRORED,
-    Outcome.UNEXPECTED_PASS,
-    Outcome.EXPECTED_FAILURE,
-    Outcome.INCONCLUSIVE,
-)
-_DERIVATIVES = frozenset({CheckName.BACKWARD.value, CheckName.FORWARD_AD.value, CheckName.REFERENCE.value})
 
 
 def check(
@@ -185,11 +163,38 @@ def _check_case(
 ) -> CaseResult:
     on_stage("forward")
     try:
-        prepared = prepare(func, args, kwargs, seed=case.seed)
+        prepared = prepare(func, args, kwargs, seed=case.seed, references=references)
     except NothingToCheckError:
         return CaseResult(case=case, outcome=Outcome.SKIPPED, reason="no_differentiable_input")
     except UserCodeError as error:
         return _errored(case, error, func, function_class)
+    results = _results(case, prepared, function_class, op, references, on_stage)
+    if case.settings.resample and undecided(results):
+        try:
+            moved = moved_off(prepared, case.seed)
+        except UserCodeError:
+            moved = None  # beyond the edge of the domain
+        if moved is not None:
+            prepared = moved
+            results = _results(case, prepared, function_class, op, references, on_stage)
+    return CaseResult(
+        case=case,
+        outcome=overall(results),
+        checks=results,
+        inputs=_summaries(prepared.subject.input_names, prepared.subject.inputs),
+        outputs=_output_summaries(prepared),
+        notes=prepared.notes,
+    )
+
+
+def _results(
+    case: Case,
+    prepared: Prepared,
+    function_class: type | None,
+    op: Any,
+    references: References,
+    on_stage: Callable[[str], None],
+) -> tuple[CheckResult, ...]:
     context = Context(
         prepared=prepared,
         settings=case.settings,
@@ -199,19 +204,10 @@ def _check_case(
         op=op,
         references=references,
         call_seconds=prepared.call_seconds,
-        rounding=_rounding(prepared),
+        rounding=rounding(prepared),
     )
-    results = expectations.apply(
-        _intended(case.settings, references), _run_checks(context, on_stage), draws=prepared.subject.seed is not None
-    )
-    return CaseResult(
-        case=case,
-        outcome=_overall(results),
-        checks=results,
-        inputs=_summaries(prepared.subject.input_names, prepared.subject.inputs),
-        outputs=_output_summaries(prepared),
-        notes=prepared.notes,
-    )
+    results = run_checks(context, on_stage)
+    return expectations.apply(_intended(case.settings, references), results, draws=prepared.subject.seed is not None)
 
 
 def _intended(settings: CheckSettings, references: References) -> CheckSettings:
@@ -219,112 +215,6 @@ def _intended(settings: CheckSettings, references: References) -> CheckSettings:
     if references.surrogate_of is None or settings.expect:
         return settings
     return replace(settings, expect="surrogate", reason="it is that of the declared surrogate")
-
-
-def _rounding(prepared: Prepared) -> float:
-    """The root of the unit roundoff of the coarsest arithmetic that the function's values show."""
-    tensors = [*prepared.subject.inputs, *(each for each in prepared.outputs if is_inexact(each))]
-    coarsest = max(torch.finfo(each.dtype).eps for each in tensors)
-    with contextlib.suppress(Exception):  # user code may raise near the inputs; its checks will tell
-        if prepared.subject.selected:
-            coarsest = max(coarsest, torch.finfo(arithmetic(prepared.problem)).eps)
-    return float((coarsest / 2) ** 0.5)
-
-
-def _run_checks(context: Context, on_stage: Callable[[str], None]) -> tuple[CheckResult, ...]:
-    results: dict[str, CheckResult] = {}
-    for name, run in CHECKS:
-        if _left_out(name, context):
-            continue
-        if not _selected(name.value, context.settings):
-            results[name.value] = skipped(name, "not_selected")
-            continue
-        on_stage(name.value)
-        context = replace(context, earlier=dict(results))
-        double = context.prepared
-        if name in HIGHER_PRECISION and low_precision.is_low(context.problem.inputs[0]):
-            double = low_precision.prepared_in_double(context.subject, seed=context.seed) or context.prepared
-        result = _without_backward(name, context) or _timed(name, run, replace(context, prepared=double))
-        results[name.value] = _required(result, context)
-    return tuple(results.values())
-
-
-def _left_out(name: CheckName, context: Context) -> bool:
-    """Checks that do not concern this target at all and were not asked for by name are not even listed."""
-    settings = context.settings
-    if name.value in settings.checks or name.value in settings.require:
-        return False
-    return (
-        name.value in OFF_BY_DEFAULT
-        or (name is CheckName.REGISTRATION and context.op is None)
-        or (name is CheckName.REFERENCE and not context.references.compared)
-    )
-
-
-def _without_backward(name: CheckName, context: Context) -> CheckResult | None:
-    """The result of a check that needs the backward where `backward` found that there is none, or that it raises."""
-    backward = context.earlier.get(CheckName.BACKWARD.value)
-    if backward is None or name not in THROUGH_BACKWARD:
-        return None
-    if not context.subject.selected or backward.outcome is Outcome.UNSUPPORTED:
-        return unsupported(name, backward.reason or "no_differentiable_output", **backward.details)
-    if backward.reason == "user_error":
-        return skipped(name, "backward_raises", **backward.details)
-    return None
-
-
-def _timed(name: CheckName, run: Check, context: Context) -> CheckResult:
-    start = time.perf_counter()
-    try:
-        result = run(context)
-    except OutputsChangedError as error:
-        details = {"message": str(error)}
-        finding = context.finding(name, "output_depends_on_perturbation", methods=("forward",), details=details)
-        result = concluded(name, (finding,))
-    except Exception as error:
-        if _is_ours(error):
-            raise
-        result = raised(context, name, error, "jvp" if name is CheckName.FORWARD_AD else "backward")
-    return replace(result, seconds=time.perf_counter() - start)
-
-
-def _is_ours(error: BaseException) -> bool:
-    """Whether gradbot itself raised, and not user code or torch on its behalf."""
-    trace = error.__traceback__
-    if trace is None:
-        return True
-    while trace.tb_next is not None:
-        trace = trace.tb_next
-    return str(trace.tb_frame.f_globals.get("__name__", "")).startswith("gradbot.engine.")
-
-
-def _selected(name: str, settings: CheckSettings) -> bool:
-    if name in settings.skip_checks:
-        return False
-    if settings.checks:
-        return name in settings.checks
-    return name not in OFF_BY_DEFAULT or name in settings.require
-
-
-def _required(result: CheckResult, context: Context) -> CheckResult:
-    if result.outcome is not Outcome.UNSUPPORTED or result.check not in context.settings.require:
-        return result
-    finding = context.finding(
-        CheckName(result.check), "required_check_unsupported", details={**result.details, "reason": result.reason}
-    )
-    return replace(result, outcome=Outcome.FAILED, findings=(*result.findings, finding))
-
-
-def _overall(results: Sequence[CheckResult]) -> Outcome:
-    outcomes = {each.outcome for each in results}
-    for outcome in _WORST_FIRST:
-        if outcome in outcomes:
-            return outcome
-    ran = [each for each in results if each.outcome is not Outcome.SKIPPED]
-    if not ran:
-        return Outcome.SKIPPED
-    derivatives = [each for each in ran if each.check in _DERIVATIVES] or ran
-    return Outcome.PASSED if any(each.outcome is Outcome.PASSED for each in derivatives) else Outcome.UNSUPPORTED
 
 
 def _errored(case: Case, error: UserCodeError, func: Callable[..., Any], function_class: type | None) -> CaseResult:
@@ -348,7 +238,7 @@ def _errored(case: Case, error: UserCodeError, func: Callable[..., Any], functio
     )
     checks = expectations.apply(case.settings, (result,), draws=False)
     return CaseResult(
-        case=case, outcome=_overall(checks), checks=checks, reason="user_error", details=dict(found.details)
+        case=case, outcome=overall(checks), checks=checks, reason="user_error", details=dict(found.details)
     )
 
 

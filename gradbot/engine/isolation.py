@@ -53,11 +53,21 @@ def _copy(tensor: Tensor | None) -> Tensor | None:
 
 
 def _put_back(tensor: Tensor, values: Tensor) -> None:
-    if tensor.layout is not torch.strided:
-        # copy_ between sparse tensors resizes and copies indices too
+    if tensor.is_mkldnn:
         tensor.data.copy_(values)
-    elif tensor.shape == values.shape and not _same(tensor, values):
-        tensor.data.copy_(values)
+    elif tensor.layout is torch.sparse_coo:
+        # `data` of a sparse tensor is another tensor that shares its values: they are what can be put back
+        _copy_back(tensor._values(), values._values())
+    elif tensor.layout is not torch.strided:
+        _copy_back(tensor.values(), values.values())
+    else:
+        _copy_back(tensor.data, values)
+
+
+def _copy_back(held: Tensor, values: Tensor) -> None:
+    # memory that overlaps itself cannot be written to: leave alone what has not changed
+    if held.shape == values.shape and not _same(held, values):
+        held.copy_(values)
 
 
 def _same(left: Tensor, right: Tensor) -> bool:

@@ -7,9 +7,6 @@ returns other values without grad mode, or captures its inputs by closure.
 
 from __future__ import annotations
 
-import inspect
-import random
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,12 +16,16 @@ import torch
 from torch import Tensor
 
 from gradbot.engine.jacobian.point import OutputsChangedError
+from gradbot.engine.names import named_arguments
+from gradbot.engine.observe import UserCodeError, equal, first_call, is_inexact
 from gradbot.engine.problem import Problem
+from gradbot.engine.references import References
 from gradbot.engine.representation import Representation, represent, to_real
 from gradbot.engine.subject import Subject
 from gradbot.engine.trees import leaves
-from gradbot.engine.user_errors import one_line
 from gradbot.model import Note
+
+__all__ = ["NothingToCheckError", "Prepared", "UserCodeError", "involved_tensors", "prepare"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,22 +53,22 @@ class NothingToCheckError(Exception):
     """No argument is a floating-point or complex tensor."""
 
 
-class UserCodeError(Exception):
-    """User code raised; `stage` says where, `__cause__` what."""
-
-    def __init__(self, stage: str, cause: BaseException):
-        super().__init__(f"{stage} raised {one_line(cause)}")
-        self.stage = stage
-        self.__cause__ = cause
-
-
-def prepare(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], *, seed: int) -> Prepared:
-    """Finds out how to differentiate `func(*args, **kwargs)`.
+def prepare(
+    func: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    *,
+    seed: int,
+    references: References | None = None,
+) -> Prepared:
+    """Finds out how to differentiate `func(*args, **kwargs)`, between the projection and invariant of `references`.
 
     Raises `NothingToCheckError` where no tensor can be checked and `UserCodeError` where the function raises.
     """
     subject, notes, assumed = _collect(func, tuple(args), dict(kwargs))
-    subject, outputs, observed, more = _first_call(subject, seed)
+    if references is not None:
+        subject = subject.changed(projection=references.projection, invariant=references.invariant)
+    subject, outputs, observed, more = first_call(subject, seed)
     tensors = tuple(each for each in outputs if isinstance(each, Tensor))
     selected = tuple(
         position
@@ -98,11 +99,6 @@ def prepare(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, 
     )
 
 
-def is_inexact(value: object) -> bool:
-    """Whether a value is a floating-point or complex tensor."""
-    return isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex())
-
-
 def involved_tensors(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Tensor]:
     """Every tensor that a call may reach and change: arguments, parameters and buffers, each once."""
     found: dict[int, Tensor] = {}
@@ -125,7 +121,7 @@ def _collect(
     func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Subject, tuple[Note, ...], bool]:
     named: dict[int, tuple[str, Tensor]] = {}
-    for name, leaf in _named_arguments(func, args, kwargs):
+    for name, leaf in named_arguments(func, args, kwargs):
         if is_inexact(leaf):
             named.setdefault(id(leaf), (name, leaf))  # type: ignore[arg-type]
     modules = _modules(func, args, kwargs)
@@ -164,144 +160,6 @@ def _as_leaf(tensor: Tensor) -> tuple[Tensor, bool]:
     if tensor.is_leaf and tensor.requires_grad:
         return tensor, False
     return tensor.detach().requires_grad_(), False
-
-
-def _named_arguments(
-    func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> list[tuple[str, object]]:
-    found: list[tuple[str, object]] = []
-    names = _parameter_names(func)
-    for position, each in enumerate(args):
-        found += leaves(each, names[position] if position < len(names) else f"input {position}")
-    for key, each in kwargs.items():
-        found += leaves(each, key)
-    return found
-
-
-def _parameter_names(func: Any) -> list[str]:
-    """Names of positional parameters; of a Function's forward without ctx for its `apply`."""
-    owner = getattr(func, "__self__", None)
-    is_apply = isinstance(owner, type) and issubclass(owner, torch.autograd.Function)
-    try:
-        parameters = list(inspect.signature(owner.forward if is_apply else func).parameters.values())
-    except (TypeError, ValueError, AttributeError):
-        return []
-    if is_apply and parameters and "setup_context" not in _own_methods(owner):
-        parameters = parameters[1:]
-    names = []
-    for each in parameters:
-        if each.kind not in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD):
-            break
-        names.append(each.name)
-    return names
-
-
-def _own_methods(function_class: type) -> set[str]:
-    """Names that a Function's class defines itself or inherits from a class other than torch's own."""
-    return {name for base in function_class.__mro__ if not base.__module__.startswith("torch.") for name in vars(base)}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Observed:
-    inputs: tuple[str, ...] = ()
-    buffers: tuple[str, ...] = ()
-    arguments: tuple[str, ...] = ()
-
-
-def _first_call(subject: Subject, seed: int) -> tuple[Subject, tuple[Any, ...], _Observed, tuple[Note, ...]]:
-    """Calls the function once on the user's own tensors and sees what it does beside computing."""
-    watched = _watched(subject)
-    kept = {id(each): each.detach().clone() for _, each in watched}
-    before = _random_states()
-    try:
-        with torch.enable_grad():
-            outputs = subject.call(subject.inputs)
-    except RuntimeError as error:
-        if "in-place" not in str(error):
-            raise UserCodeError("forward", error) from error
-        subject = subject.changed(clones=True)
-        _restore(watched, kept)
-        outputs = _guarded_call(subject)
-    except Exception as error:
-        raise UserCodeError("forward", error) from error
-    draws = _random_states() != before
-    changed = {id(each): name for name, each in watched if not _equal(each, kept[id(each)])}
-    _restore(watched, kept)
-    inputs = {id(each) for each in subject.inputs}
-    buffers = {id(each) for module in subject.modules for each in module.buffers()}
-    observed = _Observed(
-        inputs=tuple(name for key, name in changed.items() if key in inputs),
-        buffers=tuple(name for key, name in changed.items() if key in buffers),
-        arguments=tuple(name for key, name in changed.items() if key not in inputs and key not in buffers),
-    )
-    fresh = tuple(each for _, each in watched if id(each) in changed and id(each) not in inputs)
-    again = bool(changed) or draws
-    subject = subject.changed(fresh=fresh, clones=subject.clones or bool(observed.inputs), seed=seed if draws else None)
-    notes = (Note(code="random_replayed"),) if draws else ()
-    # once more under the circumstances of every later call, so that all see the same values
-    return subject, _guarded_call(subject) if again else outputs, observed, notes
-
-
-def _guarded_call(subject: Subject) -> tuple[Any, ...]:
-    try:
-        with torch.enable_grad():
-            return subject.call(subject.inputs)
-    except Exception as error:
-        raise UserCodeError("forward", error) from error
-
-
-def _watched(subject: Subject) -> list[tuple[str, Tensor]]:
-    found: dict[int, tuple[str, Tensor]] = {
-        id(each): (name, each) for name, each in zip(subject.input_names, subject.inputs, strict=True)
-    }
-    taken = {id(each) for each in subject.originals}
-    for name, leaf in _named_arguments(subject.func, subject.args, dict(subject.kwargs)):
-        if isinstance(leaf, Tensor) and id(leaf) not in taken:
-            found.setdefault(id(leaf), (name, leaf))
-    for module in subject.modules:
-        for name, buffer in module.named_buffers():
-            found.setdefault(id(buffer), (name, buffer))
-    return list(found.values())
-
-
-def _restore(watched: Sequence[tuple[str, Tensor]], kept: Mapping[int, Tensor]) -> None:
-    with torch.no_grad():
-        for _, each in watched:
-            if not _equal(each, kept[id(each)]):
-                each.data.copy_(kept[id(each)])
-
-
-def _equal(left: Tensor, right: Tensor) -> bool:
-    """Equal values, NaN equal to NaN, in any layout."""
-    if left.shape != right.shape:
-        return False
-    if left.layout is not torch.strided or left.is_mkldnn:
-        return all(_equal(a, b) for a, b in zip(_parts(left), _parts(right), strict=True))
-    if left.dtype is torch.complex32:  # has neither equal nor isnan
-        left, right = torch.view_as_real(left), torch.view_as_real(right)
-    if torch.equal(left, right):
-        return True
-    return is_inexact(left) and bool(((left == right) | (left.isnan() & right.isnan())).all())
-
-
-def _parts(tensor: Tensor) -> tuple[Tensor, ...]:
-    detached = tensor.detach()
-    if detached.is_mkldnn:
-        return (detached.to_dense(),)
-    if detached.layout is torch.sparse_coo:
-        return detached._indices(), detached._values()
-    return (detached.values(),)
-
-
-def _random_states() -> tuple[Any, ...]:
-    numpy = sys.modules.get("numpy")
-    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
-    states = [torch.get_rng_state(), *cuda]
-    return (
-        tuple(bytes(each.numpy().tobytes()) for each in states),
-        random.getstate(),
-        None if numpy is None else str(numpy.random.get_state()[1:3]),
-    )
 
 
 def _problem(subject: Subject, representations: tuple[Representation, ...], outputs: tuple[Any, ...]) -> Problem:
@@ -368,4 +226,4 @@ def _needs_grad_mode(subject: Subject, graph_outputs: Sequence[Tensor]) -> bool:
     values = [each for each in plain if isinstance(each, Tensor)]
     if len(values) != len(graph_outputs):
         return True
-    return not all(_equal(a.detach(), b.detach()) for a, b in zip(values, graph_outputs, strict=True))
+    return not all(equal(a.detach(), b.detach()) for a, b in zip(values, graph_outputs, strict=True))

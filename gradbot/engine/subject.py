@@ -27,7 +27,8 @@ class Subject:
     where possible). `modules` are modules whose parameters are among them. `selected` are the positions of the
     differentiable outputs among all leaves of the result. `clones`: the function works in place, every call gets
     copies. `fresh` are further tensors that calls change and that each call therefore gets copies of. `seed`: the
-    function draws random numbers and is replayed under this seed.
+    function draws random numbers and is replayed under this seed. `projection` and `invariant` are those of
+    `References`: they stand before and after the function and are differentiated with it.
     """
 
     func: Callable[..., Any]
@@ -42,14 +43,20 @@ class Subject:
     clones: bool = False
     fresh: tuple[Tensor, ...] = ()
     seed: int | None = None
+    projection: Callable[..., Any] | None = None
+    invariant: Callable[..., Any] | None = None
 
     def call(self, tensors: Sequence[Tensor], func: Callable[..., Any] | None = None) -> tuple[Any, ...]:
         """All leaves of the result with `tensors` in the places of the checked ones; `func` stands in if given."""
+        if self.projection is not None:
+            tensors = _as_tuple(self.projection(*tensors))
         new = {id(old): self._own(each) for old, each in zip(self.originals, tensors, strict=True)}
         new.update({id(each): each.detach().clone() for each in self.fresh if id(each) not in new})
         args, kwargs = map_leaves(lambda leaf: new.get(id(leaf), leaf), (self.args, dict(self.kwargs)))
         with swapped(self.modules, new), self._replayed():
             result = (func or self.func)(*args, **kwargs)
+        if self.invariant is not None:
+            result = self.invariant(*_as_tuple(result))
         return tuple(leaf for _, leaf in leaves(result))
 
     def outputs(self, tensors: Sequence[Tensor], func: Callable[..., Any] | None = None) -> tuple[Tensor, ...]:
@@ -81,6 +88,10 @@ class Subject:
         # the caller restores the state when all is done; here only the start matters
         seed_everything(self.seed)
         yield
+
+
+def _as_tuple(result: Any) -> tuple[Any, ...]:
+    return tuple(result) if isinstance(result, (tuple, list)) else (result,)
 
 
 def seed_everything(seed: int) -> None:

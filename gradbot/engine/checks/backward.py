@@ -6,7 +6,7 @@ import torch
 
 from gradbot.engine.checks.context import Context, concluded, cotangents, raised, unsupported
 from gradbot.engine.checks.values import disagrees
-from gradbot.engine.prepare import is_inexact
+from gradbot.engine.observe import is_inexact
 from gradbot.engine.verdict import compare_and_judge
 from gradbot.model import CheckName, CheckResult
 

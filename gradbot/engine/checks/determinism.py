@@ -123,7 +123,7 @@ def _spread(stage: str, repeats: int, evaluate: Callable[[], Values], first: Val
         differing=differing,
         largest=largest,
         relative=largest / scale if scale else 0.0,
-        sizes=sizes,
+        sizes=sizes if differing else (),
         rate_low=low,
         rate_high=high,
     )

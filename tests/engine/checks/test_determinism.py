@@ -46,7 +46,7 @@ def test_noise_within_nondet_tol_is_forgiven() -> None:
 def test_a_rare_race_is_found_with_its_rate() -> None:
     calls = itertools.count()
     rare = rule(torch.sin, lambda ctx, x, g: g * x.cos() * (1.5 if next(calls) % 20 == 19 else 1.0))
-    result = run("determinism", rare.apply, real(3))
+    result = run("determinism", rare.apply, real(3), determinism_seconds=60.0)
     assert_fails(result, "nondeterministic")
     spread = spread_of(result, "nondeterministic")
     assert spread.rate_low < 0.05 < spread.rate_high
