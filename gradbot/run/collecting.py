@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from gradbot import codec
+from gradbot import codec, messages
 from gradbot.errors import GradbotError
 from gradbot.model import Case, Crash, Discovery, ImportProblem
 from gradbot.run.pool import Ended, Pool, Task
@@ -66,7 +66,9 @@ def collect(
             return replace(_collected(ended, discovery, deadly), deaths=deaths)
         on_death(ended.what, ended.crash)
         if not ended.what or ended.what in deadly or ended.what in deaths:
-            raise GradbotError(f"collecting cases failed at {ended.crash.stage} {ended.what}: {ended.crash.message}")
+            raise GradbotError(
+                f"collecting cases failed at {ended.crash.stage} {ended.what}: {messages.crash_text(ended.crash)}"
+            )
         if ended.crash.stage == "import":
             deadly[ended.what] = _problem(discovery, ended.what, ended.crash)
         else:
@@ -85,7 +87,12 @@ def _without(discovery: Discovery, deadly: Mapping[str, ImportProblem]) -> Disco
 def _problem(discovery: Discovery, what: str, crash: Crash) -> ImportProblem:
     """`what` is a module's name or, for a file of cases, its path."""
     paths = {each.name: each.path for each in discovery.modules}
-    return ImportProblem(module=what, path=paths.get(what, what), reason=crash.message, crash=crash)
+    return ImportProblem(
+        module=what,
+        path=paths.get(what, what),
+        reason=f"importing it {messages.crash_text(replace(crash, stage=''))}",
+        crash=crash,
+    )
 
 
 def _collected(ended: Ended, discovery: Discovery, deadly: Mapping[str, ImportProblem]) -> Collected:

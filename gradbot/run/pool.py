@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from gradbot import messages
 from gradbot.errors import UsageError
 from gradbot.model import Crash
 from gradbot.run import machine
@@ -286,9 +287,7 @@ class Pool:
         elif now > worker.deadline:
             self._late(worker)
         elif (limit := self._options.memory_limit) and machine.resident_bytes(worker.process.pid) > limit:
-            text = machine.bytes_text(limit)
-            message = f"the process took more memory than the limit of {text}"
-            self._lost(worker, Crash(cause="memory", limit=text, message=message))
+            self._lost(worker, Crash(cause="memory", limit=machine.bytes_text(limit)))
 
     def _event(self, worker: _Worker, event: Message) -> None:
         kind = event.get("event")
@@ -335,9 +334,7 @@ class Pool:
             self._end(worker)
 
     def _late(self, worker: _Worker) -> None:
-        limit = f"{worker.limit:g} s"
-        message = f"nothing came back within {limit}"
-        self._lost(worker, Crash(cause="timeout", limit=limit, message=message))
+        self._lost(worker, Crash(cause="timeout", limit=f"{worker.limit:g} s"))
 
     def _gone(self, worker: _Worker) -> None:
         """The process died or closed its event pipe by itself."""
@@ -381,5 +378,5 @@ def _last_events(process: WorkerProcess) -> list[Message]:
 
 
 def _could_not_start(python: str, crash: Crash) -> str:
-    last = crash.output_tail.strip().splitlines()[-1:] or [crash.message]
+    last = crash.output_tail.strip().splitlines()[-1:] or [messages.crash_text(crash)]
     return f"no worker could be started with {python}: {last[0]}"

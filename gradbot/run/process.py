@@ -137,15 +137,12 @@ def crash_of_exit(status: int, *, stage: str, output_tail: str) -> Crash:
     """What the exit status of a worker that died by itself means. Negative: minus the signal's number."""
     if status < 0:
         name = signal_name(-status)
-        message = f"the process was killed by {name}"
-        if name == "SIGKILL":
-            message += ", by user code or because the machine ran out of memory"
+        message = "by user code, or because the machine ran out of memory" if name == "SIGKILL" else ""
         return Crash(cause="signal", signal=name, stage=stage, message=message, output_tail=output_tail)
     if status == EXIT_PIPE_LOST:
         message = "user code closed or replaced the file descriptor that carries the results"
         return Crash(cause="protocol", stage=stage, message=message, output_tail=output_tail)
-    message = f"the process ended with exit code {status}"
-    return Crash(cause="exit", exit_code=status, stage=stage, message=message, output_tail=output_tail)
+    return Crash(cause="exit", exit_code=status, stage=stage, output_tail=output_tail)
 
 
 def signal_name(number: int) -> str:

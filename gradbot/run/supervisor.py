@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from gradbot import codec
+from gradbot import codec, messages
 from gradbot.errors import UsageError
 from gradbot.model import (
     Attempts,
@@ -301,7 +301,7 @@ class _Results:
         self._retries: dict[str, list[tuple[int, bool]]] = {}
         self.notes: list[Note] = []
         for result in plan.skipped:
-            self._keep(result)
+            self._keep(replace(result, run_attempt=options.run.attempt))
 
     def all(self) -> tuple[CaseResult, ...]:
         """Every result so far, in the order of the cases' ids."""
@@ -315,7 +315,8 @@ class _Results:
             if death is None:
                 self._pool.submit(self._task(case, case.id, seconds=expected[case.id]))
             else:
-                self._keep(_died(case, death))
+                died = replace(_died(case, death), worker="cpu", run_attempt=self._options.run.attempt)
+                self._keep(died)
                 self._progress.finished(self._results[case.id])
         for ended in self._pool.run():
             self._take(ended)
@@ -403,7 +404,7 @@ class _Results:
                 found = True
                 self._keep(replace(self._results[ended.task.key], outcome=Outcome.CRASHED, crash=ended.crash))
         for death in deaths[:1] if not found else ():
-            self.notes.append(Note(code="worker_exit", details={"message": death.crash.message}))
+            self.notes.append(Note(code="worker_exit", details={"message": messages.crash_text(death.crash)}))
 
 
 def _died(case: Case, crash: Crash) -> CaseResult:

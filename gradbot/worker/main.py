@@ -212,7 +212,19 @@ def _errored(case: Case, error: BaseException, stage: str) -> CaseResult:
         message=message,
     )
     details = {"stage": stage, "message": message}
+    if _is_ours(error):
+        return CaseResult(case=case, outcome=Outcome.ERRORED, reason="internal_error", details=details)
     return CaseResult(case=case, outcome=Outcome.ERRORED, reason="user_error", details=details, crash=crash)
+
+
+def _is_ours(error: BaseException) -> bool:
+    """Whether gradbot raised this, by mistake."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames or isinstance(error, ExplainedError):
+        return False
+    package = Path(__file__).resolve().parent.parent
+    raised_in = Path(frames[-1].filename)
+    return raised_in.is_relative_to(package) and not raised_in.is_relative_to(package / "demo")
 
 
 def _described(error: BaseException) -> str:

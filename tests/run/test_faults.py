@@ -193,7 +193,7 @@ def _holds(fault: Fault, ended: dict[str, Ended]) -> None:
         assert crash is not None
         assert crash.cause == fault.cause
         assert fault.detail in (crash.signal, str(crash.exit_code), crash.limit) or not fault.detail
-        assert crash.message
+        assert crash.cause in ("exit", "signal", "protocol") or crash.limit
     elif fault.error:
         assert reply is not None
         assert reply["body"]["error"] == fault.error
