@@ -287,10 +287,3 @@ class _Rows:
         self.jump |= sort.jump
         self.edge |= sort.edge
         self.kink |= sort.kink
-
-
-def moved_inputs(problem: Problem, seed: int = 0) -> tuple[Tensor, ...] | None:
-    """Inputs moved off a kink by a thousandth of their scale, for users who allow `resample`; None where none is
-    defined."""
-    point = Point.of(problem)
-    return _move(point, torch.Generator().manual_seed(seed))

@@ -173,7 +173,7 @@ def _inconclusive(context: Context, problem: Problem, check: CheckName, reason: 
 def _judge_reverse(
     context: Context, problem: Problem, comparison: Comparison, check: CheckName, kind: str, methods: tuple[str, ...]
 ) -> CheckResult:
-    if check is CheckName.BACKWARD and not context.settings.expect:
+    if check is CheckName.BACKWARD and not _declared(context):
         surrogate = surrogates.recognise(problem, comparison, context.seed)
         if surrogate is not None:
             return _undeclared_surrogate(context, surrogate, check)
@@ -206,6 +206,11 @@ def _judge_reverse(
             )
         )
     return concluded(check, tuple(findings))
+
+
+def _declared(context: Context) -> bool:
+    """Whether the gradient is said to differ, or what it is said to be."""
+    return bool(context.settings.expect) or context.references.surrogate_of is not None
 
 
 def _undeclared_surrogate(context: Context, surrogate: surrogates.Surrogate, check: CheckName) -> CheckResult:

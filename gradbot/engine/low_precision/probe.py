@@ -195,7 +195,10 @@ def _look(point: Point, step: float, only: int | None, roundoff: float, generato
                 + NOISES * spread * size
                 + _TINY
             )
-            reach = max(size, scale, float((cotangent * immaterial).norm()))
+            reach = max(size, scale)
+            if size == 0 or allowed <= size:
+                # A gradient that is there and drowns in noise is not checked by being small.
+                reach = max(reach, float((cotangent * immaterial).norm()))
             if number >= COTANGENTS:
                 reach = max(reach, abs(numerical))
             else:

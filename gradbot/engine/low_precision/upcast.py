@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 
 from gradbot.engine.low_precision.arithmetic import arithmetic
-from gradbot.engine.prepare import NothingToCheckError, Prepared, UserCodeError, prepare
+from gradbot.engine.observe import UserCodeError
+from gradbot.engine.prepare import NothingToCheckError, Prepared, prepare
+from gradbot.engine.references import References
 from gradbot.engine.subject import Subject
 from gradbot.engine.trees import map_leaves
 
@@ -32,7 +34,8 @@ def prepared_in_double(subject: Subject, func: Callable[..., Any] | None = None,
     args, kwargs = map_leaves(lambda leaf: _raised(leaf, raised), (subject.args, dict(subject.kwargs)))
     called = _raised(subject.func if func is None else func, raised)
     try:
-        prepared = prepare(called, args, kwargs, seed=seed)
+        between = References(projection=subject.projection, invariant=subject.invariant)
+        prepared = prepare(called, args, kwargs, seed=seed, references=between)
     except (UserCodeError, NothingToCheckError):
         return None
     outputs = [prepared.outputs[position] for position in prepared.subject.selected]
