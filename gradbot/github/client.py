@@ -54,17 +54,26 @@ class Timing:
 
 
 class RequestError(Exception):
-    """A request that did not succeed. `wait` is how long to wait before another try; `None`: no try helps."""
+    """A request that did not succeed.
 
-    def __init__(self, message: str, *, status: int = 0, wait: float | None = None) -> None:
+    `wait` is how long to wait before another try; `None`: no try helps. `limited`: GitHub asks for fewer requests.
+    """
+
+    def __init__(self, message: str, *, status: int = 0, wait: float | None = None, limited: bool = False) -> None:
         super().__init__(message)
         self.status = status
         self.wait = wait
+        self.limited = limited
 
     @property
     def forbidden(self) -> bool:
         """The token may not do this, as with the read-only token of a fork's pull request."""
-        return self.status in (401, 403) and self.wait is None
+        return self.status in (401, 403) and not self.limited
+
+    @property
+    def gone(self) -> bool:
+        """What was asked for is not there, or no longer."""
+        return self.status in (404, 410)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,13 +254,17 @@ class Client:
 
     def failure(self, what: str, status: int, headers: Mapping[str, str], message: str) -> RequestError:
         """The error that an answer stands for, with the time to wait before another try."""
-        wait = _wait(status, headers, message, self.timing)
-        return RequestError(f"{what}: {status} {message[:200]}", status=status, wait=wait)
+        limited = _limited(status, headers, message)
+        wait = _wait(status, headers, limited, self.timing)
+        return RequestError(f"{what}: {status} {message[:200]}", status=status, wait=wait, limited=limited)
 
 
-def _wait(status: int, headers: Mapping[str, str], message: str, timing: Timing) -> float | None:
+def _limited(status: int, headers: Mapping[str, str], message: str) -> bool:
+    return status == 429 or (status == 403 and ("retry-after" in headers or "rate limit" in message.lower()))
+
+
+def _wait(status: int, headers: Mapping[str, str], limited: bool, timing: Timing) -> float | None:
     """Seconds to wait before another try of a request that got this answer; `None`: it would get the same again."""
-    limited = status == 429 or (status == 403 and ("retry-after" in headers or "rate limit" in message.lower()))
     if not limited:
         return timing.backoff if status in _RETRIED else None
     asked = headers.get("retry-after", "")

@@ -168,9 +168,9 @@ def publish(
             steps.append(step)
             last, wait = None, settle
         except RequestError as failure:
-            if failure.wait is None and failure.status not in (404, 410):
+            if failure.wait is None:
                 raise
-            last, wait = failure, failure.wait or 0.0  # deleted meanwhile: the next reading shows it
+            last, wait = failure, failure.wait
         sleep(wait)
     raise last or RequestError(f"the comment did not come to rest after {tries} readings")
 
@@ -178,10 +178,15 @@ def publish(
 def _carry_out(client: Comments, number: int, step: Step) -> None:
     if step.do == "create":
         client.create_comment(number, step.body)
-    elif step.do == "update":
-        client.update_comment(step.comment, step.body)
-    else:
-        client.delete_comment(step.comment)
+        return
+    try:
+        if step.do == "update":
+            client.update_comment(step.comment, step.body)
+        else:
+            client.delete_comment(step.comment)
+    except RequestError as failure:
+        if not failure.gone:  # deleted meanwhile: the next reading shows what is left
+            raise
 
 
 def _same(one: str, other: str) -> bool:

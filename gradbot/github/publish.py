@@ -25,6 +25,10 @@ from gradbot.report.baseline import Baseline
 from gradbot.report.compare import Changes
 
 _ANNOTATIONS_A_LEVEL = 10
+_READ_ONLY = (
+    "A token that may only read is usual for pull requests from forks and of Dependabot: the summary and the report "
+    "artifact hold everything, and the two-stage workflow posts comments for forks"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,10 +240,7 @@ def _post(settings: Settings, page: Page, gathered: Gathered, found: target.Foun
         )
     except RequestError as error:
         if error.forbidden:
-            return Posted(
-                words="no comment: the token may not write, as for pull requests from forks and of Dependabot. "
-                "The summary and the report artifact hold everything; the two-stage workflow posts comments for forks"
-            )
+            return Posted(words=f"no comment: {error}. {_READ_ONLY}")
         return Posted(problem=f"the comment could not be posted: {error}")
     return Posted(comment=outcome.comment, words=f"comment {outcome.done}")
 

@@ -185,7 +185,33 @@ def test_a_read_only_token_falls_back_with_a_notice_and_the_verdict_stands(fake:
     job = Job(fake, context(fake, token="read-only"))
     assert job.code == 0
     assert fake.state.of_bot(7) == []
-    assert any(line.startswith("::notice") and "may not write" in line for line in job.printed)
+    assert any(line.startswith("::notice") and "may only read" in line for line in job.printed)
+
+
+def test_a_limit_that_lasts_too_long_is_not_taken_for_a_read_only_token(fake: Fake) -> None:
+    upload(fake.state, 812, report(right=["a"]))
+    slow = Fault(status=403, message="You have exceeded a secondary rate limit", headers={"Retry-After": "3600"})
+    fake.state.trouble = lambda method, path: slow if method == "POST" and "/issues/" in path else None
+    job = Job(fake, context(fake))
+    assert job.code == 0
+    assert any(line.startswith("::warning") and "rate limit" in line for line in job.printed)
+
+
+def test_a_locked_pull_request_is_told_in_github_s_words(fake: Fake) -> None:
+    upload(fake.state, 812, report(right=["a"]))
+    locked = Fault(status=403, message="Unable to create comment because issue is locked.")
+    fake.state.trouble = lambda method, path: locked if method == "POST" and "/issues/" in path else None
+    job = Job(fake, context(fake))
+    assert job.code == 0
+    assert any("issue is locked" in line for line in job.printed)
+
+
+def test_a_pull_request_that_is_hidden_from_the_token_ends_at_once(fake: Fake) -> None:
+    upload(fake.state, 812, report(right=["a"]))
+    fake.state.trouble = lambda method, path: Fault(status=404) if method == "POST" and "/issues/" in path else None
+    job = Job(fake, context(fake))
+    assert job.code == 0
+    assert len([each for each in fake.state.requests if each[0] == "POST" and "/issues/" in each[1]]) == 1
 
 
 def test_without_a_pull_request_there_is_a_notice_and_no_failure(fake: Fake) -> None:
