@@ -34,7 +34,9 @@ def main() -> None:
     parser.add_argument("--order", choices=ORDERS, default="backward")
     parser.add_argument("--samples", type=int, default=1, help="of each op")
     parser.add_argument("--every", type=int, default=1, help="only every so many ops")
-    parser.add_argument("--torch-fast", type=int, default=0, help="compare with torch's fast mode at every so many faults")
+    parser.add_argument(
+        "--torch-fast", type=int, default=0, help="compare with torch's fast mode at every so many faults"
+    )
     parser.add_argument("--mode", type=Mode, default=Mode.AUTO)
     options = parser.parse_args()
     quiet()
@@ -77,9 +79,7 @@ def _said(case: OpCase, fault: Fault, options: argparse.Namespace) -> str:
             problem = problem_of(faulty, case.inputs)
             if options.order == "double backward":
                 problem = second_order(problem)
-            comparison = gradbot_check(
-                problem, mode=options.mode, order=CHECKED_BY[options.order], side_checks=False
-            )
+            comparison = gradbot_check(problem, mode=options.mode, order=CHECKED_BY[options.order], side_checks=False)
     except TooLongError:
         return "too long"
     except Exception:

@@ -25,6 +25,7 @@ from gradbot.engine.jacobian.tolerances import Tolerances
 Indices = NDArray[np.int64]
 
 _MOST_COLOURS = 4096
+_WORTHWHILE = 64  # columns without any structure
 _CERTIFICATES = 2
 _STRAYS = 8
 
@@ -78,7 +79,8 @@ def _compress(point: Point, index: int, eps: float, generator: np.random.Generat
             decoded.append(found)
     inner = [dim for dim in range(len(shape)) if dim not in batch]
     colours = math.prod(shape[dim] for dim in inner)
-    if colours > _MOST_COLOURS or colours * point.value.size * 8 * 6 > budget or size == 0:
+    unstructured = colours == size and size > _WORTHWHILE
+    if unstructured or colours > _MOST_COLOURS or colours * point.value.size * 8 * 6 > budget or size == 0:
         return None
     strides = [math.prod(shape[dim + 1 :]) for dim in range(len(shape))]
     colour = _ravel([coordinates[dim] for dim in inner], [shape[dim] for dim in inner], size)
