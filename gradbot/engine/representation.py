@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
-
-COMPRESSED = (torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,11 +59,47 @@ def _represent_sparse(tensor: Tensor) -> Representation:
 
 
 def _compressed_from(tensor: Tensor) -> Callable[[Tensor], Tensor]:
-    by_rows = tensor.layout in (torch.sparse_csr, torch.sparse_bsr)
-    compressed = tensor.crow_indices() if by_rows else tensor.ccol_indices()
-    plain = tensor.col_indices() if by_rows else tensor.row_indices()
-    size, layout = tensor.shape, tensor.layout
-    return lambda values: torch.sparse_compressed_tensor(compressed, plain, values, size, layout=layout)
+    positions = _positions(tensor)
+    return lambda values: _Compressed.apply(values, tensor, positions)  # type: ignore[no-any-return, no-untyped-call]
+
+
+class _Compressed(torch.autograd.Function):
+    """A compressed sparse tensor of `values` in the pattern of another; torch's constructor knows no complex gradients.
+
+    The gradient of the values is that of the tensor, sparse or strided, at the places where they stand.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, pattern: Tensor, positions: Tensor) -> Tensor:
+        ctx.save_for_backward(positions)
+        ctx.shape = values.shape
+        return _like(pattern, values.detach())
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        (positions,) = ctx.saved_tensors
+        strided = grad if grad.layout is torch.strided else grad.to_dense()
+        return strided.reshape(-1)[positions].view(ctx.shape), None, None
+
+
+def _positions(tensor: Tensor) -> Tensor:
+    """Where each of the values stands in the flattened dense tensor."""
+    count = tensor.values().numel()
+    numbered = torch.arange(1, count + 1, dtype=torch.float64, device=tensor.device).view(tensor.values().shape)
+    dense = _like(tensor, numbered).to_dense().reshape(-1).long()
+    places = dense.nonzero().squeeze(1)
+    positions = torch.empty(count, dtype=torch.long, device=tensor.device)
+    positions[dense[places] - 1] = places
+    return positions
+
+
+def _like(pattern: Tensor, values: Tensor) -> Tensor:
+    by_rows = pattern.layout in (torch.sparse_csr, torch.sparse_bsr)
+    compressed = pattern.crow_indices() if by_rows else pattern.ccol_indices()
+    plain = pattern.col_indices() if by_rows else pattern.row_indices()
+    return torch.sparse_compressed_tensor(
+        compressed, plain, values, pattern.shape, layout=pattern.layout, check_invariants=False
+    )
 
 
 def _values(values: Tensor, restore: Callable[[Tensor], Tensor]) -> Representation:
