@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -153,25 +154,48 @@ HOSTILE = [
 ]
 
 
-@pytest.mark.parametrize("value", HOSTILE)
-@pytest.mark.parametrize("name", sorted(INPUTS))
-def test_no_input_is_run_or_split_into_options(tmp_path: Path, name: str, value: str) -> None:
-    planted = tmp_path / "planted"
-    python = stand_in(tmp_path, "import json, sys; print('ARGS', json.dumps(sys.argv[1:]))")
-    given = {name: value.format(planted)}
-    done = subprocess.run(
-        ["bash", str(ROOT / "action/check.sh")],
-        env=environment(tmp_path, python, **given),
-        capture_output=True,
-        text=True,
-        timeout=30,
-    )
-    assert not planted.exists()
-    arguments = eval(next(line for line in done.stdout.splitlines() if line.startswith("ARGS "))[5:])
-    if name == "INPUT_PACKAGES":
-        assert arguments[arguments.index("--") + 1 :] == value.format(planted).split()
-    elif name != "INPUT_BASELINE":
-        assert value.format(planted) in arguments
+FORWARDED = {
+    "check": sorted(INPUTS),
+    "plan": ["INPUT_PACKAGES", "INPUT_CONFIG", "INPUT_DEVICE", "INPUT_DTYPE", "INPUT_SHARDS"],
+    "tell": ["INPUT_CONFIG", "INPUT_BASELINE"],
+    "publish": [
+        "INPUT_CONFIG",
+        "INPUT_PUBLISH",
+        "INPUT_FAIL_ON",
+        "INPUT_COMMENT_ID",
+        "INPUT_COMMENT_MODE",
+        "INPUT_STRICT_PUBLISH",
+        "INPUT_EXPECT_SHARDS",
+        "INPUT_BASE_WORKFLOW",
+        "INPUT_BASELINE",
+        "INPUT_ARTIFACT_NAME",
+        "INPUT_CA_BUNDLE",
+    ],
+}
+LISTS = {"INPUT_PACKAGES", "INPUT_EXPECT_SHARDS"}
+SWITCHES = {"INPUT_PUBLISH", "INPUT_STRICT_PUBLISH"}
+
+
+@pytest.mark.parametrize(("script", "name"), [(script, name) for script, names in FORWARDED.items() for name in names])
+def test_no_input_is_run_or_split_into_options(tmp_path: Path, script: str, name: str) -> None:
+    planted, seen = tmp_path / "planted", tmp_path / "arguments.json"
+    body = f"import json, os, sys; open({str(seen)!r}, 'w').write(json.dumps([sys.argv[1:], dict(os.environ)]))"
+    python = stand_in(tmp_path, body)
+    (tmp_path / "report.json").write_text("{}")
+    others = dict.fromkeys(FORWARDED[script], "") | {"PLAN": str(tmp_path / "p"), "MATRIX": str(tmp_path / "m")}
+    for pattern in HOSTILE:
+        value = pattern.format(planted)
+        env = environment(tmp_path, python, **{**others, name: value})
+        command = ["bash", str(ROOT / f"action/{script}.sh")]
+        subprocess.run(command, env=env, capture_output=True, text=True, timeout=30, check=True)
+        assert not planted.exists()
+        arguments, given = json.loads(seen.read_text())
+        if name in LISTS:
+            words = [word for word in arguments if word in value.split()]
+            assert words == value.split()
+            assert name != "INPUT_PACKAGES" or arguments[arguments.index("--") + 1 :] == words
+        elif name not in SWITCHES:
+            assert value in arguments or given.get("GRADBOT_BASELINE") == value
 
 
 @pytest.mark.parametrize(
