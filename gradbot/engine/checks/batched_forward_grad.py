@@ -27,7 +27,8 @@ def run(context: Context) -> CheckResult:
     generator = context.generator(10)
     directions = [cotangents(subject.inputs, generator) for _ in range(BATCH)]
     batch = tuple(torch.stack(each) for each in zip(*directions, strict=True))
-    plain = tuple(each.detach() for each in subject.inputs)
+    grad_mode = context.problem.grad_mode
+    plain = tuple(each.detach().requires_grad_(grad_mode) for each in subject.inputs)
     points = batch_of(plain, generator)
     outputs = tuple(context.prepared.outputs[position].detach() for position in subject.selected)
 
@@ -43,12 +44,12 @@ def run(context: Context) -> CheckResult:
         return (*values, *tangents)
 
     def one(k: int) -> Values:
-        at = tuple(each[k].clone() for each in points)
+        at = tuple(each[k].clone().requires_grad_(grad_mode) for each in points)
         return (*subject.outputs(at), *dual(*directions[k], at=at))
 
     declared = declares_rule(context.function_class)
     ways = []
-    with torch.no_grad():
+    with torch.set_grad_enabled(grad_mode):
         for form, batched, looped, promised in (
             (
                 "forward_ad under vmap",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 import torch.autograd.forward_ad as fwAD
 from torch import Tensor
@@ -46,11 +48,15 @@ def _tangents(problem: Problem, tangents: tuple[Tensor | None, ...]) -> tuple[Te
     """The outputs' tangents; None where there is none. An input whose tangent is None takes no part."""
     with torch.set_grad_enabled(problem.grad_mode), fwAD.dual_level():
         duals = [
-            each.detach().clone() if tangent is None else fwAD.make_dual(each.detach().clone(), tangent)
-            for each, tangent in zip(problem.inputs, tangents, strict=True)
+            each if tangent is None else fwAD.make_dual(each, tangent)
+            for each, tangent in zip(_copies(problem.inputs, problem.grad_mode), tangents, strict=True)
         ]
         found = [fwAD.unpack_dual(each).tangent for each in problem.func(*duals)]
         return tuple(None if each is None else each.detach().clone() for each in found)
+
+
+def _copies(tensors: Sequence[Tensor], requires_grad: bool) -> list[Tensor]:
+    return [each.detach().clone().requires_grad_(requires_grad) for each in tensors]
 
 
 def _complex_of_real(context: Context) -> tuple[Finding, ...]:
@@ -58,7 +64,8 @@ def _complex_of_real(context: Context) -> tuple[Finding, ...]:
     subject = context.subject
     tangents = cotangents(subject.inputs, context.generator(12))
     with torch.set_grad_enabled(context.problem.grad_mode), fwAD.dual_level():
-        duals = [fwAD.make_dual(x.detach().clone(), t) for x, t in zip(subject.inputs, tangents, strict=True)]
+        copies = _copies(subject.inputs, context.problem.grad_mode)
+        duals = [fwAD.make_dual(x, t) for x, t in zip(copies, tangents, strict=True)]
         pairs = [fwAD.unpack_dual(each) for each in subject.outputs(duals)]
         return tuple(
             context.finding(

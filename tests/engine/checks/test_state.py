@@ -157,4 +157,6 @@ def test_results_do_not_depend_on_the_global_generator() -> None:
     torch.manual_seed(2)
     other = check(torch.nn.functional.dropout, (x,))
     assert [each.outcome for each in one.checks] == [each.outcome for each in other.checks]
-    assert [each.evidence for each in one.checks] == [each.evidence for each in other.checks]
+    # how often determinism repeats is a matter of time
+    shown = [[each.evidence for each in case.checks if each.check != "determinism"] for case in (one, other)]
+    assert shown[0] == shown[1]
