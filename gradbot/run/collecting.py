@@ -55,7 +55,6 @@ def collect(
             "do": "collect",
             "discovery": codec.encode(_without(discovery, deadly)),
             "skip": sorted(deaths),
-            "timeout": timeout,
             **options,
         }
         pool.submit(Task(key="collect", message=message, timeout=timeout, import_timeout=import_timeout, fresh=True))

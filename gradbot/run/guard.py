@@ -19,10 +19,10 @@ from gradbot.run.process import sweep
 
 
 class Guard:
-    """The supervisor's side."""
+    """The supervisor's side. `paths` are those of the journal and of the report to make of it; None for no report."""
 
-    def __init__(self, token: str, journal: Path | None, report: Path | None) -> None:
-        arguments = [token, str(journal or ""), str(report or "")]
+    def __init__(self, token: str, paths: tuple[Path, Path] | None = None) -> None:
+        arguments = [token, *(str(path) for path in paths or ())]
         self._process = subprocess.Popen(
             [sys.executable, "-c", BOOT, PACKAGE, __name__, *arguments],
             stdin=subprocess.PIPE,
@@ -42,12 +42,12 @@ class Guard:
         self._process.wait()
 
 
-def main(token: str, journal: str, report: str) -> None:
+def main(token: str, journal: str = "", report: str = "") -> None:
     """The guard's side: wait, then clean up if the supervisor died."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     if os.read(0, 16).startswith(b"done"):
         return
     sweep(token)
-    if journal and report:
+    if journal and Path(journal).exists():
         write_report(recover(Path(journal)), Path(report))

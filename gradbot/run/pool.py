@@ -216,7 +216,8 @@ class Pool:
         worker.stage, worker.what = "", ""
         self._allow(worker, task.timeout)
         worker.process.tail.clear()
-        worker.process.send({**task.message, "n": worker.n})
+        limits = {"timeout": task.timeout, "import_timeout": task.import_timeout}
+        worker.process.send({**task.message, **limits, "n": worker.n})
 
     def _allow(self, worker: _Worker, seconds: float) -> None:
         worker.limit, worker.deadline = seconds, time.monotonic() + seconds

@@ -52,8 +52,9 @@ from gradbot.run.secrets import without_secrets
 from gradbot.run.settling import settle
 
 BAD = frozenset({Outcome.FAILED, Outcome.ERRORED, Outcome.CRASHED, Outcome.TIMED_OUT})
-IMPORT_SECONDS = 300.0
+IMPORT_SECONDS = 120.0
 WORKER = "gradbot.worker.main"
+JOURNAL = "journal.jsonl"
 
 
 class Progress(Protocol):
@@ -110,14 +111,14 @@ def run(discovery: Discovery, options: Options, progress: Progress) -> Report:
     began = time.monotonic()
     token = uuid.uuid4().hex
     triton = options.interpret_triton and uses_triton(discovery, options.root)
-    with Pool(_pool_options(options, token, triton)) as pool, _interruptible(pool):
+    with _guarded(token, options), Pool(_pool_options(options, token, triton)) as pool, _interruptible(pool):
         collected = _collect(pool, discovery, options)
         if collected is None:
             return interrupted(Report(run=options.run, targets=discovery.targets))
         plan = _planned(pool, collected, options)
         progress.planned(plan, collected.discovery, options.workers)
         report = _report_of(plan, collected, options, triton)
-        with _recorded(report, options, token) as record:
+        with _recorded(report, options) as record:
             results = _Results(pool, plan, collected, options, progress, record)
             results.run()
         report = replace(
@@ -134,7 +135,8 @@ def run(discovery: Discovery, options: Options, progress: Progress) -> Report:
 def collect_only(discovery: Discovery, options: Options) -> tuple[Collected, Plan] | None:
     """What `run` would check: for `gradbot plan`. None if it was interrupted."""
     triton = options.interpret_triton and uses_triton(discovery, options.root)
-    with Pool(_pool_options(options, uuid.uuid4().hex, triton)) as pool, _interruptible(pool):
+    token = uuid.uuid4().hex
+    with _guarded(token, options), Pool(_pool_options(options, token, triton)) as pool, _interruptible(pool):
         collected = _collect(pool, discovery, options)
         if collected is None:
             return None
@@ -237,19 +239,27 @@ def _report_of(plan: Plan, collected: Collected, options: Options, triton: bool)
 
 
 @contextlib.contextmanager
-def _recorded(report: Report, options: Options, token: str) -> Iterator[Journal | None]:
-    """A journal for the time of the run, and a guard that makes a report of it should this process be killed."""
+def _guarded(token: str, options: Options) -> Iterator[None]:
+    """A guard that cleans up, and makes a report of the journal, should this process be killed."""
+    paths = (options.output / JOURNAL, options.output / "report.json") if options.output is not None else None
+    guard = Guard(token, paths)
+    try:
+        yield
+    finally:
+        guard.done()
+
+
+@contextlib.contextmanager
+def _recorded(report: Report, options: Options) -> Iterator[Journal | None]:
+    """A journal for the time of the run."""
     if options.output is None:
         yield None
         return
-    path = options.output / "journal.jsonl"
-    journal = Journal(path, report)
-    guard = Guard(token, path, options.output / "report.json")
+    journal = Journal(options.output / JOURNAL, report)
     try:
         yield journal
     finally:
         journal.close()
-        guard.done()
 
 
 @contextlib.contextmanager
@@ -330,7 +340,6 @@ class _Results:
             "case": codec.encode(case),
             "root": str(self._options.root),
             "modules": self._imports.get(case.target, ()),
-            "timeout": timeout,
         }
         return Task(
             key=key,

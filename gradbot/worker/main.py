@@ -6,6 +6,7 @@ import contextlib
 import faulthandler
 import hashlib
 import importlib
+import os
 import sys
 import traceback
 from collections.abc import Mapping
@@ -101,6 +102,8 @@ class _Worker:
                 told("inputs", case.reference)
                 loaded = inputs.load_case(case, root)
                 settled = replace(case, settings=loaded.settings)
+                if settled.settings.deterministic_algorithms:
+                    _ask_for_determinism()
                 result = replace(_check(settled, loaded, told), case=settled)
         except BaseException as error:  # noqa: BLE001
             result = _errored(case, error, told.last)
@@ -185,6 +188,14 @@ def own_seed(case: Case) -> int:
     """What a case's random numbers are made from: its seed and its id, so that no order and no shard matters."""
     digest = hashlib.sha256(f"{case.seed}:{case.id}".encode()).digest()
     return int.from_bytes(digest[:4], "big") >> 1
+
+
+def _ask_for_determinism() -> None:
+    """What torch needs for deterministic algorithms; undone after the case."""
+    import torch
+
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(True)
 
 
 def _check(case: Case, loaded: Any, told: _Told) -> CaseResult:

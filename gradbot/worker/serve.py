@@ -37,8 +37,7 @@ def serve(wire: Wire, handle: Handler) -> None:
             if exit_handlers() > registered:
                 return
             exit_process(0)
-        turn = _Turn(wire, restorer, take(state))
-        _watch(command.get("timeout", 0.0))
+        turn = _Turn(wire, restorer, take(state), command)
         body = handle(command, turn.stage)
         faulthandler.cancel_dump_traceback_later()
         state = turn.end(body)
@@ -47,11 +46,13 @@ def serve(wire: Wire, handle: Handler) -> None:
 class _Turn:
     """One command, from the state it begins in to its answer."""
 
-    def __init__(self, wire: Wire, restorer: Restorer, state: State) -> None:
+    def __init__(self, wire: Wire, restorer: Restorer, state: State, command: Mapping[str, Any]) -> None:
         self._wire, self._restorer = wire, restorer
         self._state, self._handlers = state, exit_handlers()
         self._importing, self._modules = False, len(sys.modules)
         self._altered: list[str] = []
+        self._timeout, self._import_timeout = command.get("timeout", 0.0), command.get("import_timeout", 0.0)
+        _watch(self._timeout)
 
     def stage(self, stage: str, what: str = "") -> None:
         if self._importing and stage != "import":
@@ -59,6 +60,8 @@ class _Turn:
             if altered or len(sys.modules) != self._modules:
                 self._altered += altered
                 self._state = take()
+        if self._importing is not (stage == "import"):
+            _watch(self._timeout if self._importing else self._import_timeout)
         self._importing = stage == "import"
         self._wire.send("stage", stage=stage, what=what)
 

@@ -53,6 +53,10 @@ def bad_exit():
     atexit.register(lambda: os.kill(os.getpid(), signal.SIGSEGV))
 
 
+def deterministic(wanted):
+    assert torch.are_deterministic_algorithms_enabled() is wanted
+
+
 def inspect():
     assert "LEFT_BEHIND" not in os.environ
     assert json.loads(json.dumps([1])) == [1]
@@ -81,6 +85,8 @@ def scales():
     yield sample("memory", lambda: torch.empty(1 << 50))
     yield sample("group", lambda: torch.distributed.all_reduce(torch.ones(1)))
     yield sample("bad exit", bad_exit)
+    yield sample("deterministic", lambda: deterministic(True)).options(deterministic_algorithms=True)
+    yield sample("not deterministic", lambda: deterministic(False))
     yield sample("inspect", inspect)
 
 
@@ -160,7 +166,9 @@ def test_what_needs_a_process_group_is_skipped_with_the_reason(results: dict[str
     assert (results["group"].outcome, results["group"].reason) == (Outcome.SKIPPED, "process_group")
 
 
-@pytest.mark.parametrize("name", ["right", "größe", "json", "disorder", "dtype", "inspect"])
+@pytest.mark.parametrize(
+    "name", ["right", "größe", "json", "disorder", "dtype", "deterministic", "not deterministic", "inspect"]
+)
 def test_the_others_are_as_without_them(results: dict[str, CaseResult], name: str) -> None:
     assert results[name].outcome is Outcome.PASSED
 
