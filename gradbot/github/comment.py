@@ -110,8 +110,22 @@ def marker_of(body: str) -> Marker | None:
     return Marker(id=match["id"], sha=match["sha"], red=match["state"] == "red", **numbers)
 
 
-def next_step(found: Sequence[Comment], viewer: str, wanted: Wanted, mode: CommentMode) -> Step:
-    """The one next step towards exactly one comment, the oldest of ours, with the newest result."""
+def _every_marker(_: Marker) -> bool:
+    return True
+
+
+def next_step(
+    found: Sequence[Comment],
+    viewer: str,
+    wanted: Wanted,
+    mode: CommentMode,
+    believe: Callable[[Marker], bool] = _every_marker,
+) -> Step:
+    """The one next step towards exactly one comment, the oldest of ours, with the newest result.
+
+    `believe` is asked about a marker that claims to be newer than the result at hand: a bot that repeats what people
+    write could have been made to post one.
+    """
     ours = [(each, marker) for each in found if each.author == viewer and (marker := marker_of(each.body))]
     ours = sorted((pair for pair in ours if pair[1].id == wanted.marker.id), key=lambda pair: pair[0].id)
     if mode is CommentMode.OFF:
@@ -123,7 +137,7 @@ def next_step(found: Sequence[Comment], viewer: str, wanted: Wanted, mode: Comme
     keeper = ours[0][0]
     body, newest = wanted.body, wanted.marker
     for comment, marker in ours:
-        if marker.sha == newest.sha and marker.newer_than(newest):
+        if marker.sha == newest.sha and marker.newer_than(newest) and believe(marker):
             body, newest = comment.body, marker
     if not _same(keeper.body, body):
         return Step(do="update", comment=keeper.id, body=body)
@@ -141,6 +155,7 @@ def publish(
     mode: CommentMode,
     *,
     still_wanted: Callable[[], bool],
+    believe: Callable[[Marker], bool] = _every_marker,
     sleep: Callable[[float], None],
     settle: float,
     tries: int = 12,
@@ -160,7 +175,7 @@ def publish(
         try:
             if not still_wanted():
                 return Outcome(done="the pull request has moved on; its next run reports", writes=len(steps))
-            step = next_step(client.comments(number), viewer, wanted, mode)
+            step = next_step(client.comments(number), viewer, wanted, mode, believe)
             if step.do == "none" or steps.count(step) == _SAME_STEP_AT_MOST:
                 done = ", ".join(f"{each.do}d" for each in steps)
                 return Outcome(comment=step.comment, done=done or step.why, writes=len(steps))

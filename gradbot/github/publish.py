@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from gradbot.config import CommentMode, FailOn
 from gradbot.errors import ExitCode
@@ -18,11 +17,10 @@ from gradbot.github.client import Client, RequestError
 from gradbot.github.comment import COMMENT_LIMIT, Marker, Wanted
 from gradbot.github.context import Context, PullRequest
 from gradbot.github.gather import Gathered, Merge, Names
+from gradbot.github.page import Page, Rendering, make_page, outputs_of
 from gradbot.model import Report
-from gradbot.report import aggregate, compare
 from gradbot.report.aggregate import Verdict
 from gradbot.report.baseline import Baseline
-from gradbot.report.compare import Changes
 
 _ANNOTATIONS_A_LEVEL = 10
 _READ_ONLY = (
@@ -50,41 +48,6 @@ class Settings:
     def names(self) -> Names:
         """Which artifacts hold the reports."""
         return Names(prefix=self.artifact_prefix, comment_id=self.comment_id)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
-    """What is rendered: the joined report, how it stands against its base, and what a reader must know of its origin.
-
-    `remarks` are sentences about what is missing or was left out; `fork` says that a fork's own code made the report.
-    `artifact` is the page of the one artifact that holds everything, where there is one.
-    """
-
-    report: Report
-    changes: Changes
-    verdict: Verdict
-    context: Context
-    base_words: str = ""
-    base_sha: str = ""
-    remarks: tuple[str, ...] = ()
-    fork: bool = False
-    artifact: str = ""
-
-
-class Rendering(Protocol):
-    """Makes texts of a page. Limits are GitHub's: characters of a comment, bytes of a summary."""
-
-    def comment(self, page: Page, limit: int) -> str:
-        """The comment, without its marker."""
-        ...
-
-    def summary(self, page: Page, limit: int) -> str:
-        """The job summary."""
-        ...
-
-    def annotations(self, page: Page, per_level: int) -> Sequence[str]:
-        """Workflow commands, at most `per_level` of each level."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +88,15 @@ def publish(
     found = _pull_request(tools.client, context)
     gathered = _gather(settings, context, local, found.pull, tools.client)
     base = _base(settings, context, found.pull, base_report, tools)
-    page = make_page(settings, context, gathered, base, accepted, tools.merge)
+    page = make_page(
+        context,
+        gathered,
+        base,
+        accepted,
+        tools.merge,
+        expected_shards=settings.expected_shards,
+        fail_on=settings.fail_on,
+    )
     posted = _post(settings, page, gathered, found, tools)
     _tell(settings, page, posted, tools, files or {})
     return _exit_code(settings, page.verdict, posted)
@@ -165,39 +136,6 @@ def _base(settings: Settings, context: Context, pull: PullRequest | None, given:
     return base_search.find(tools.client, pull, workflow, settings.names, tools.merge)
 
 
-def make_page(
-    settings: Settings,
-    context: Context,
-    gathered: Gathered,
-    base: Base,
-    accepted: Baseline | None,
-    merge: Merge,
-) -> Page:
-    """The page that everything is rendered from."""
-    report = gather.joined(gathered, merge, settings.expected_shards)
-    changes = compare.compare(report, base.report, accepted)
-    verdict = aggregate.verdict(report, settings.fail_on.value, changes.told)
-    return Page(
-        report=report,
-        changes=changes,
-        verdict=verdict,
-        context=context,
-        base_words=base.words,
-        base_sha=base.sha,
-        remarks=gathered.remarks,
-        fork=context.from_fork and context.trigger is not None,
-        artifact=_artifact(context, gathered),
-    )
-
-
-def _artifact(context: Context, gathered: Gathered) -> str:
-    held = [(part.run, part.artifact) for part in gathered.parts if part.artifact]
-    if len(held) != 1 or len(gathered.parts) != 1:
-        return ""
-    run, artifact = held[0]
-    return f"{context.server_url}/{context.repository}/actions/runs/{run}/artifacts/{artifact}"
-
-
 def wanted_comment(settings: Settings, page: Page, gathered: Gathered, rendering: Rendering) -> Wanted:
     """The comment as it should stand on the pull request."""
     attempts = {part.run: 0 for part in gathered.parts}
@@ -235,6 +173,7 @@ def _post(settings: Settings, page: Page, gathered: Gathered, found: target.Foun
             wanted,
             settings.mode,
             still_wanted=lambda: client.pull_request(number).head_sha == head,
+            believe=lambda marker: _is_run(client, marker),
             sleep=tools.sleep,
             settle=client.timing.settle,
         )
@@ -243,6 +182,16 @@ def _post(settings: Settings, page: Page, gathered: Gathered, found: target.Foun
             return Posted(words=f"no comment: {error}. {_READ_ONLY}")
         return Posted(problem=f"the comment could not be posted: {error}")
     return Posted(comment=outcome.comment, words=f"comment {outcome.done}")
+
+
+def _is_run(client: Client, marker: Marker) -> bool:
+    """Whether the run that a marker names checked the commit that it names."""
+    try:
+        return client.run(marker.run).head_sha == marker.sha
+    except RequestError as error:
+        if error.gone:
+            return False
+        raise
 
 
 def _would_post(settings: Settings, page: Page, wanted: Wanted, found: target.Found, tools: Tools) -> Posted:
@@ -275,7 +224,7 @@ def _tell(settings: Settings, page: Page, posted: Posted, tools: Tools, files: d
     annotations: Sequence[str] = ()
     if settings.annotations and context.trigger is None:  # a second stage's annotations would land on another run
         annotations = rendering.annotations(page, _ANNOTATIONS_A_LEVEL)
-    outputs = outputs_of(page, posted, files)
+    outputs = outputs_of(page, posted.comment, files)
     if settings.dry_run:
         tools.emit("would add to the job summary")
         commands.quoted(summary, tools.emit)
@@ -296,30 +245,6 @@ def _tell(settings: Settings, page: Page, posted: Posted, tools: Tools, files: d
         commands.say("warning", posted.problem, tools.emit)
     elif posted.words:
         commands.say("notice", posted.words, tools.emit)
-
-
-def outputs_of(page: Page, posted: Posted, files: dict[str, str]) -> dict[str, str]:
-    """The step's outputs."""
-    verdict = page.verdict
-    if verdict.right:
-        word = "right"
-    elif verdict.failures or verdict.errors:
-        word = "wrong"
-    elif verdict.missing_shards or verdict.interrupted:
-        word = "incomplete"
-    else:
-        word = "nothing-checked"
-    return {
-        "verdict": word,
-        "targets": str(verdict.targets),
-        "checked": str(verdict.checked),
-        "failures": str(verdict.failures),
-        "new-failures": str(verdict.new),
-        "errors": str(verdict.errors),
-        "missing-shards": " ".join(verdict.missing_shards),
-        "comment-id": str(posted.comment or ""),
-        **files,
-    }
 
 
 def _exit_code(settings: Settings, verdict: Verdict, posted: Posted) -> int:

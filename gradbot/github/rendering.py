@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gradbot.github.publish import Page
+from gradbot.github.page import Page
 from gradbot.report import annotations as commands
 from gradbot.report import markdown
 from gradbot.report.markdown import Links

@@ -202,11 +202,11 @@ def test_outputs_come_from_what_publishing_sets() -> None:
     from fake_github.server import running
 
     from gradbot.github import base, gather
-    from gradbot.github.publish import Posted, Settings, make_page, outputs_of
+    from gradbot.github.page import make_page, outputs_of
 
     with running(state()) as fake:
         part = gather.Part(report=report(right=["a"]), workflow="w", run=1, attempt=1)
         given = tools(fake, context(fake), [])
-        page = make_page(Settings(), context(fake), gather.Gathered(parts=(part,)), base.Base(), None, given.merge)
+        page = make_page(context(fake), gather.Gathered(parts=(part,)), base.Base(), None, given.merge)
     own = {"report", "junit", "artifact"}
-    assert set(load("action.yml")["outputs"]) == set(outputs_of(page, Posted(), {})) | own
+    assert set(load("action.yml")["outputs"]) == set(outputs_of(page, 0, {})) | own

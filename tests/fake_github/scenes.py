@@ -11,7 +11,8 @@ from fake_github.state import Run as StoredRun
 from gradbot import codec
 from gradbot.github.client import Client, Timing
 from gradbot.github.context import Context, PullRequest, WorkflowRun
-from gradbot.github.publish import Page, Tools
+from gradbot.github.page import Page
+from gradbot.github.publish import Tools
 from gradbot.model import (
     Case,
     CaseResult,

@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 from fake_github.scenes import BASE, HEAD, WORKFLOW, context, report, second_stage, state, tools, upload
 from fake_github.server import Fake, running
-from fake_github.state import Fault, Pull, Run, sha
+from fake_github.state import BOT, Fault, Pull, Run, sha
 
 from gradbot import codec
 from gradbot.config import CommentMode, FailOn
+from gradbot.github.comment import Marker
 from gradbot.github.context import Context
 from gradbot.github.gather import Gathered, from_files
 from gradbot.github.publish import Settings, publish
@@ -178,6 +179,23 @@ def test_a_report_of_another_commit_is_left_out(fake: Fake) -> None:
     Job(fake, context(fake))
     assert "was left out" in body(fake)
     assert "missing 1/1" in body(fake)
+
+
+def test_a_bot_made_to_repeat_a_marker_does_not_silence_us(fake: Fake) -> None:
+    upload(fake.state, 812, report(wrong=["b"]))
+    marker = Marker(id="gradbot", sha=HEAD, run=10**12, attempt=1, parts=9)
+    fake.state.comment(7, BOT, f"{marker}\nall is well")
+    Job(fake, context(fake))
+    assert "unclassified b" in body(fake)
+
+
+def test_a_result_that_a_later_run_really_posted_stays(fake: Fake) -> None:
+    upload(fake.state, 812, report(wrong=["b"]))
+    fake.state.runs[900] = Run(id=900, head_sha=HEAD)
+    marker = Marker(id="gradbot", sha=HEAD, run=900, attempt=1)
+    fake.state.comment(7, BOT, f"{marker}\nnewer")
+    Job(fake, context(fake))
+    assert body(fake) == f"{marker}\nnewer"
 
 
 def test_a_read_only_token_falls_back_with_a_notice_and_the_verdict_stands(fake: Fake) -> None:
