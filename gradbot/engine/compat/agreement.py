@@ -120,10 +120,15 @@ def settle(scene: Scene, pair: Pair, doubtful: Tensor, numerical: Numerical, row
     if not wrong.any():
         return pair
     error = torch.where(wrong, (pair.analytical - pair.numerical).abs().nan_to_num(torch.inf, torch.inf), -1.0)
-    order = error.amax(0).argsort(descending=True)
-    for number in order[wrong.any(0)[order]].tolist():
-        pair = _settle_column(scene, pair, wrong[:, number], number, numerical, rows)
-        if pair.spread(pair.wrong(scene.options))[:, number].any():
+    # both parts of a complex input make one number: its columns go together
+    width = 1 if pair.forward else len(pair.coordinates.parts)
+    order = error.amax(0).reshape(-1, width).amax(1).argsort(descending=True)
+    for group in order.tolist():
+        together = range(group * width, (group + 1) * width)
+        for number in together:
+            if wrong[:, number].any():
+                pair = _settle_column(scene, pair, wrong[:, number], number, numerical, rows)
+        if pair.spread(pair.wrong(scene.options))[:, together].any():
             break
     return pair
 

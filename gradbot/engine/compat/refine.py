@@ -89,7 +89,7 @@ def _steps(size: float, rounding: float) -> list[float]:
     finest = max(rounding * 2.0**9, 2.0**-40)
     steps: list[float] = []
     for scale in sorted({max(size, 1.0), size or 1.0}, reverse=True):
-        step = 2.0 ** (math.ceil(math.log2(scale)) - 4)
+        step = 2.0 ** (math.ceil(math.log2(scale)) - 1)
         while step > scale * finest:
             if not steps or step < steps[-1]:
                 steps.append(step)
