@@ -45,6 +45,7 @@ PATTERNS: Mapping[str, str] = {
     "second_saved_detached": "the second derivative takes {name}, saved by forward without a history, for a constant",
     "second_ctx_attribute": "the second derivative takes {name}, an attribute of ctx, for a constant",
     "second_no_grad": "the backward computes out of autograd's sight: {name}",
+    "not_finite": "{analytical} is {what} at {count} entries ({where})",
     "compound": "one pattern does not explain the whole error",
 }
 
@@ -87,6 +88,8 @@ REASONS: Mapping[str, str] = {
     "captured_inputs": "the function captures its inputs by closure",
     "random_batched": "the function draws random numbers, which vmap would draw otherwise",
     "backward_raises": "the backward raises, as its own check says: {message}",
+    "raises_when_frozen": "with {frozen} frozen it raises {message}",
+    "stale_recording": "the recorded call no longer fits: {message}; record again",
     "undecided": "neither the gradient nor the point could be shown to be wrong",
     "not_an_op": "the target is not a registered op",
     "opcheck_skipped": "no input requires grad",

@@ -220,17 +220,18 @@ def _line_of(function: type, name: str) -> int:
 
 
 def _tree(function: type, method: str) -> Iterator[ast.AST]:
-    """The nodes of a method's source, with lines of its file; nothing where there is no source."""
-    found = inspect.unwrap(getattr(function, method, None) or _tree)
-    if found is _tree or (getattr(found, "__module__", "") or "").startswith("torch."):
-        return
-    try:
-        lines, first = inspect.getsourcelines(found)
-        tree = ast.parse(textwrap.dedent("".join(lines)))
-    except (OSError, TypeError, SyntaxError):
-        return
-    ast.increment_lineno(tree, first - 1)
-    yield from ast.walk(tree)
+    """The nodes of a method's source, of every class that has it, with lines of its file; nothing without a source."""
+    for base in function.__mro__:
+        own = vars(base).get(method)
+        if own is None or base.__module__.startswith("torch."):
+            continue
+        try:
+            lines, first = inspect.getsourcelines(inspect.unwrap(getattr(own, "__func__", own)))
+            tree = ast.parse(textwrap.dedent("".join(lines)))
+        except (OSError, TypeError, SyntaxError):
+            continue
+        ast.increment_lineno(tree, first - 1)
+        yield from ast.walk(tree)
 
 
 def _cause(kind: str, name: str, function: type, *methods: str, line: int = 0) -> Cause:

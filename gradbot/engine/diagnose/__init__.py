@@ -20,6 +20,7 @@ from gradbot.engine.diagnose import (
     grad_output,
     mean,
     missing,
+    not_finite,
     other_output,
     places,
     precision,
@@ -42,11 +43,13 @@ def diagnose(
     comparison: Comparison,
     located: Localised,
     *,
+    forward: bool = False,
     complex_inputs: Sequence[bool] = (),
     complex_outputs: Sequence[bool] = (),
 ) -> Diagnosis | None:
     """The pattern of one wrong pair, None where none is recognised.
 
+    `forward` says that the Jacobian was made by jvps: nothing is asked of the backward then, which may not exist.
     `complex_inputs` and `complex_outputs` say which tensors of the problem stand for complex ones.
     """
     blocks = {(block.output, block.input): block for block in comparison.blocks}
@@ -60,14 +63,16 @@ def diagnose(
     )
     if not bool(view.wrong.any()):
         return None
-    return recognise(view, blocks, unused=_unused(problem, located))
+    return recognise(view, blocks, unused=not forward and _unused(problem, located), forward=forward)
 
 
-def recognise(view: View, blocks: Mapping[tuple[int, int], Block], *, unused: bool = False) -> Diagnosis | None:
+def recognise(
+    view: View, blocks: Mapping[tuple[int, int], Block], *, unused: bool = False, forward: bool = False
+) -> Diagnosis | None:
     """The first pattern that holds in a view; else "compound" where one explains most entries."""
     bound = threshold(view)
     best: tuple[float, Prediction] | None = None
-    for prediction in _predictions(view, blocks, unused):
+    for prediction in _predictions(view, blocks, unused, forward):
         left = residual(view, prediction)
         if left <= bound:
             return Diagnosis(
@@ -83,13 +88,16 @@ def recognise(view: View, blocks: Mapping[tuple[int, int], Block], *, unused: bo
     return Diagnosis(pattern="compound", parameters=parameters, residual=residual(view, prediction), threshold=bound)
 
 
-def _predictions(view: View, blocks: Mapping[tuple[int, int], Block], unused: bool) -> Iterator[Prediction]:
+def _predictions(
+    view: View, blocks: Mapping[tuple[int, int], Block], unused: bool, forward: bool
+) -> Iterator[Prediction]:
     """In the order in which patterns are tried."""
     return chain(
         other_output.predictions(view, blocks),
         missing.predictions(view, unused=unused),
+        not_finite.predictions(view),
         factor.predictions(view),
-        grad_output.predictions(view),
+        () if forward else grad_output.predictions(view),
         conjugate.predictions(view),
         arrangement.predictions(view),
         mean.predictions(view),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from gradbot.engine.diagnose.view import View
+from gradbot.engine.diagnose.view import View, gap
 from gradbot.model import Scalar
 
 THRESHOLD = 1e-3
@@ -30,17 +31,24 @@ class Prediction:
 def residual(view: View, prediction: Prediction) -> float:
     """The part of the error that a prediction leaves, as a ratio of Frobenius norms: 0 explains all of it."""
     error = float(view.error.norm())
-    return float((view.analytical - prediction.expected).norm()) / error if error else float("inf")
+    left = float(gap(view.analytical, prediction.expected).norm())
+    if math.isfinite(error):
+        return left / error if error else math.inf
+    # An error that is not finite is explained when nothing but it was there.
+    unexplained = ~(gap(view.analytical, prediction.expected).abs() <= view.allowed)
+    return float((unexplained & view.wrong).sum()) / max(int(view.wrong.sum()), 1)
 
 
 def explained(view: View, prediction: Prediction) -> float:
     """The share of wrong entries that a prediction gets right."""
     wrong = view.wrong
-    left = (view.analytical - prediction.expected).abs() <= view.allowed + THRESHOLD * prediction.expected.abs()
-    return float((left & wrong).sum()) / max(int(wrong.sum()), 1)
+    near = gap(view.analytical, prediction.expected).abs() <= view.allowed + THRESHOLD * prediction.expected.abs()
+    return float((near & wrong).sum()) / max(int(wrong.sum()), 1)
 
 
 def threshold(view: View) -> float:
     """What a residual is held to: never below what the numerical Jacobian itself is uncertain by."""
     error = float(view.error.norm())
-    return max(THRESHOLD, 3 * float(view.bar.norm()) / error) if error else THRESHOLD
+    if not (error and math.isfinite(error)):
+        return THRESHOLD
+    return max(THRESHOLD, 3 * float(view.bar.norm()) / error)

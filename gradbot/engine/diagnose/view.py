@@ -51,8 +51,7 @@ class View:
     @property
     def error(self) -> Tensor:
         """analytical - numerical, zero where both are equal or NaN."""
-        both = (self.analytical == self.numerical) | (self.analytical.isnan() & self.numerical.isnan())
-        return torch.where(both, 0.0, self.analytical - self.numerical)
+        return gap(self.analytical, self.numerical)
 
     @property
     def wrong(self) -> Tensor:
@@ -73,6 +72,12 @@ class View:
     def numerical_at(self, rows: Tensor, columns: Tensor) -> Tensor:
         """Numerical entries at other flat positions, (rows, columns)."""
         return self.numerical_columns(columns)[rows]
+
+
+def gap(left: Tensor, right: Tensor) -> Tensor:
+    """left - right, zero where both are equal or NaN."""
+    both = (left == right) | (left.isnan() & right.isnan())
+    return torch.where(both, 0.0, left - right)
 
 
 def view_of(

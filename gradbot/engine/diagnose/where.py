@@ -20,14 +20,15 @@ def predictions(view: View) -> Iterator[Prediction]:
     for name, values, axis in (("x", view.x[view.columns], 0), ("y", view.y[view.rows], 1)):
         bad = wrong.any(axis)
         good = ~bad & telling.any(axis)
-        condition = _condition(name, values, bad, good)
-        if condition is not None:
+        found = condition(name, values, bad, good)
+        if found is not None:
             mask = bad[None, :] if axis == 0 else bad[:, None]
             expected = torch.where(mask.expand_as(view.numerical), view.analytical, view.numerical)
-            yield Prediction(pattern="only_where", expected=expected, parameters={"condition": condition})
+            yield Prediction(pattern="only_where", expected=expected, parameters={"condition": found})
 
 
-def _condition(name: str, values: Tensor, bad: Tensor, good: Tensor) -> str | None:
+def condition(name: str, values: Tensor, bad: Tensor, good: Tensor) -> str | None:
+    """A condition on `values` that holds of every bad one and of no good one; None where none is sure."""
     inside, outside = values[bad], values[good]
     if len(inside) < FEWEST_EACH or len(outside) < FEWEST_EACH or len(inside) + len(outside) < FEWEST_TOGETHER:
         return None

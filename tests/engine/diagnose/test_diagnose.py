@@ -126,6 +126,15 @@ def test_a_condition_on_the_input_is_named(bend, condition):
     assert (found.pattern, found.parameters["condition"]) == ("only_where", condition)
 
 
+def test_gradients_that_are_not_numbers_are_said_with_what_makes_them_so():
+    points = normal(6, 5)
+    points[0, 1] = points[2, 2] = points[5, 4] = 0.0
+    here = problem(custom(torch.square, lambda g, x: 2 * g * x * x / x), points)
+    found = cause(here)
+    assert (found.pattern, found.parameters["what"], found.parameters["where"]) == ("not_finite", "NaN", "x = 0")
+    assert "?" not in diagnosis_text(found)
+
+
 def test_a_factor_that_the_rule_forgot_is_named():
     cube = custom(lambda x: x**3, lambda g, x: 3 * g * x)
     found = cause(problem(cube, normal(8)))
