@@ -18,7 +18,6 @@ from gradbot.engine.checks.context import Context, concluded, cotangents, not_di
 from gradbot.engine.compare import compare_jacobians
 from gradbot.engine.comparison import Comparison, Verdict
 from gradbot.engine.diagnose import diagnose
-from gradbot.engine.evidence import from_block
 from gradbot.engine.jacobian.point import OutputsChangedError
 from gradbot.engine.kinks import TriageVerdict
 from gradbot.engine.problem import Problem
@@ -236,13 +235,14 @@ def _diagnosis(
     context: Context, problem: Problem, comparison: Comparison, where: localise.Localised, check: CheckName
 ) -> Diagnosis | None:
     subject = context.subject
-    first_order = check is CheckName.BACKWARD
+    first_order = check in (CheckName.BACKWARD, CheckName.FORWARD_AD)
     outputs = [context.prepared.outputs[each] for each in subject.selected]
     try:
         return diagnose(
             problem,
             comparison,
             where,
+            forward=check in (CheckName.FORWARD_AD, CheckName.FORWARD_OVER_BACKWARD),
             complex_inputs=[each.is_complex() for each in subject.inputs] if first_order else (),
             complex_outputs=[each.is_complex() for each in outputs] if first_order else (),
         )
@@ -263,15 +263,10 @@ def _judge_forward(
     if not smooth and _agrees_beside(context, problem):
         return _inconclusive(context, problem, check, "kink")
     blocks = {(each.output, each.input): each for each in comparison.blocks}
-    shapes = [tuple(each.shape) for each in problem.evaluate(problem.inputs)]
     findings = []
     for output, position in comparison.wrong_pairs:
         block = blocks.get((output, position))
-        evidence = (
-            Evidence(method=comparison.method)
-            if block is None
-            else from_block(block, comparison.method, tuple(problem.inputs[position].shape), shapes[output])
-        )
+        where = None if block is None else localise.from_block(problem, block, comparison)
         findings.append(
             context.finding(
                 check,
@@ -279,7 +274,8 @@ def _judge_forward(
                 methods=methods,
                 output=output,
                 input=position,
-                evidence=evidence,
+                evidence=Evidence(method=comparison.method) if where is None else where.evidence,
+                diagnosis=None if where is None else _diagnosis(context, problem, comparison, where, check),
                 names=(problem.output_names, problem.input_names),
             )
         )
