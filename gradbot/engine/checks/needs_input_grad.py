@@ -1,13 +1,15 @@
 """needs_input_grad: a gradient does not change when other inputs need none.
 
 Frozen parameters are everyday, and `ctx.needs_input_grad` is easily tested for the wrong input. Every subset of up to
-three inputs is tried; of more, each alone and each left out.
+three inputs is tried; of more, each alone and each left out. Where freezing an input makes the function raise, nobody
+trains on a wrong gradient: that is told as a warning, and decides nothing.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -15,7 +17,7 @@ from torch import Tensor
 from gradbot.engine.checks.context import Context, concluded, cotangents, raised, skipped
 from gradbot.engine.checks.values import Values, disagrees
 from gradbot.engine.user_errors import one_line
-from gradbot.model import CheckName, CheckResult, Finding
+from gradbot.model import CheckName, CheckResult, Finding, Outcome, Severity
 
 NAME = CheckName.NEEDS_INPUT_GRAD
 
@@ -38,7 +40,10 @@ def run(context: Context) -> CheckResult:
         return raised(context, NAME, error, "backward")
     chosen, notes = context.affordable(subsets(count), calls=1.0)
     findings = [found for subset in chosen if (found := _one(context, subset, directions, full)) is not None]
-    return concluded(NAME, _by_input(findings), notes=notes)
+    result = concluded(NAME, _by_input(findings), notes=notes)
+    if findings and result.outcome is Outcome.PASSED:
+        return replace(result, outcome=Outcome.INCONCLUSIVE, reason="raises_when_frozen", details=findings[0].details)
+    return result
 
 
 def subsets(count: int) -> tuple[frozenset[int], ...]:
@@ -66,7 +71,8 @@ def _one(context: Context, subset: frozenset[int], directions: Sequence[Tensor],
         else:
             found = [None] * len(wanted)
     except Exception as error:  # noqa: BLE001 - it worked when all inputs required grad
-        return context.finding(NAME, "needs_input_grad", details={"frozen": frozen, "message": one_line(error)})
+        details = {"frozen": frozen, "message": one_line(error)}
+        return context.finding(NAME, "needs_input_grad", severity=Severity.WARNING, details=details)
     place = disagrees(found, [full[k] for k in sorted(subset)], relative=context.rounding, scales=())
     if place is None:
         return None

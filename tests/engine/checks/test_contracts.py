@@ -9,7 +9,7 @@ from engine.checks.wrong import assert_fails, assert_passes, real, rule, run
 from torch import Tensor
 
 from gradbot.engine.checks.needs_input_grad import subsets
-from gradbot.model import Outcome
+from gradbot.model import Outcome, Severity
 
 
 class Affine(torch.autograd.Function):
@@ -34,12 +34,22 @@ def test_a_frozen_input_that_takes_another_gradient_along_is_found() -> None:
     assert result.findings[0].details["frozen"] == "weight"
 
 
-def test_a_backward_that_raises_when_an_input_is_frozen_is_found() -> None:
+def test_a_backward_that_raises_when_an_input_is_frozen_is_a_warning_and_no_verdict() -> None:
     def chokes(ctx: Any, x: Tensor, y: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
         assert all(ctx.needs_input_grad)
         return g * y, g * x
 
-    assert_fails(run("needs_input_grad", rule(torch.mul, chokes).apply, real(3), real(3, seed=1)), "needs_input_grad")
+    result = run("needs_input_grad", rule(torch.mul, chokes).apply, real(3), real(3, seed=1))
+    assert (result.outcome, result.reason) == (Outcome.INCONCLUSIVE, "raises_when_frozen")
+    assert {each.severity for each in result.findings} == {Severity.WARNING}
+
+
+def test_a_wrong_gradient_counts_although_another_subset_raises() -> None:
+    def mixed(ctx: Any, x: Tensor, y: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+        assert ctx.needs_input_grad[0]
+        return g * y if ctx.needs_input_grad[1] else 2 * g * y, g * x
+
+    assert_fails(run("needs_input_grad", rule(torch.mul, mixed).apply, real(3), real(3, seed=1)), "needs_input_grad")
 
 
 def test_a_rule_that_saves_work_rightly_passes() -> None:
