@@ -7,9 +7,8 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
-
 from benchmarks.diagnosis_cases import Bend
+from torch import Tensor
 
 DOUBLE = torch.float64
 

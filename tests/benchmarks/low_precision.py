@@ -33,7 +33,7 @@ from gradbot.engine.prepare import Prepared, prepare
 from gradbot.model import CheckSettings
 
 TABLE = pathlib.Path(__file__).parent / "LOW_PRECISION.md"
-SECONDS = 4
+SECONDS = 12
 
 
 def _row(grad: Tensor) -> Tensor:
@@ -149,7 +149,7 @@ def run(dtype: torch.dtype, most: int, seeds: int, verbose: bool) -> dict[tuple[
                             counts.setdefault((way, "faulty"), Counter())[verdict.value] += 1
                             if verdict is Verdict.AGREE and verbose:
                                 print("MISSED", dtype, way, name, fault, seed, flush=True)
-            except (TimeoutError, RuntimeError, TypeError, ValueError, IndexError, NotImplementedError) as error:
+            except Exception as error:  # whatever an operator raises, it is left out and said
                 if verbose:
                     print("left out", name, type(error).__name__, str(error)[:80], flush=True)
     return counts
