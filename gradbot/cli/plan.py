@@ -17,7 +17,7 @@ from gradbot.cli.selecting import named_places, wanted
 from gradbot.config import help_for, load
 from gradbot.discover import static
 from gradbot.errors import ExitCode, NothingCheckedError, UsageError
-from gradbot.model import Discovery
+from gradbot.model import Discovery, Target
 from gradbot.plan import Plan, ShardPlans, cut, units
 from gradbot.report import text
 from gradbot.run import supervisor
@@ -61,7 +61,9 @@ def command(
         raise click.Abort
     complete, plan = collected
     unexpanded = _unexpanded(plan, complete.discovery, config.devices)
-    parts = cut(units(plan.cases, made.durations, unexpanded), _count(shards))
+    whole = {target for target, _ in unexpanded}
+    cases = [case for case in plan.cases if case.target not in whole]
+    parts = cut(units(cases, made.durations, unexpanded), _count(shards))
     if not any(each.keys for each in parts.shards):
         raise NothingCheckedError("there is no case to plan; `gradbot discover` lists targets and their cases")
     if output is not None:
@@ -94,14 +96,23 @@ def as_text(parts: ShardPlans) -> str:
 
 
 def _unexpanded(plan: Plan, found: Discovery, devices: Sequence[str]) -> list[tuple[str, str]]:
-    """Targets whose modules cannot be imported here but have cases declared: for machines with another device."""
-    elsewhere = [device for device in devices if device != "cpu"]
+    """Targets that have cases declared but cannot be imported here, with the devices to check them on.
+
+    A module that needs a GPU to be imported is planned from its sources; the machine that gets it finds its cases.
+    """
+    failed = {problem.module for problem in found.problems} | {problem.path for problem in found.problems}
+    wanted = {case.target for case in plan.cases} | {each.target for each in plan.unchecked}
     return [
-        (each.target, device)
-        for each in plan.unchecked
-        if each.reason == "import_failed" and each.target in found.declared
-        for device in elsewhere
+        (target.id, device)
+        for target in found.targets
+        if target.id in wanted and target.id in found.declared and _fails(target, found, failed)
+        for device in devices
     ]
+
+
+def _fails(target: Target, found: Discovery, failed: set[str]) -> bool:
+    files = {place.rpartition(":")[0] for place in found.declared[target.id]}
+    return target.module in failed or bool(files & failed)
 
 
 def _count(shards: str) -> int | None:
