@@ -21,6 +21,7 @@ from open_cases import (
     op,
     real,
     refuse,
+    slicing,
     sparse,
 )
 
@@ -348,3 +349,71 @@ ADVICE = dict(kind="double_precision_warning", atol=0.1)
 add("inputs/mixed_precision", torch.mul, lambda: (real(3), real(3, seed=1, dtype=f32)), **ADVICE, warns="Input #1")
 add("inputs/single_precision_second", lambda x: x * x, lambda: (real(3, dtype=f32),), **ADVICE, warns="not a double",
     order=2)
+
+# ---- numerics of second order, of complex numbers, and of gradients of very unlike sizes ----
+
+add("numerics/log_near_zero_second", torch.log, lambda: (at([1e-7]),), order=2, check_fwd_over_rev=True)
+add("numerics/offset_second", lambda x: x.sin() + 1e10, lambda: (real(3),), order=2)
+add("numerics/cube_of_large_second", lambda x: x ** 3, lambda: (at([1e6]),), order=2)
+add("numerics/log_near_zero_wrong_second", op(torch.log, op(lambda x, g: g / x,
+    lambda x, g, h: (-1.02 * g * h / x ** 2, h / x))), lambda: (at([1e-7]),), **MISMATCH, order=2)
+add("numerics/complex_log_near_zero", torch.log, lambda: (leaf(1e-7 * cplx(2)),), **FORWARD)
+add("numerics/complex_root_near_zero", torch.sqrt, lambda: (leaf(1e-7 * cplx(2)),), **FORWARD)
+add("numerics/complex_modulus_at_origin", torch.abs, lambda: (at([0.0], c128),))
+add("numerics/single_precision_offset", lambda x: x * 2 + 1e4, lambda: (real(3, dtype=f32),), atol=0.1,
+    kind="double_precision_warning", warns="not a double")
+UNLIKE = torch.tensor([1e8] + [1.0] * 49, dtype=f64)
+OFF = torch.tensor([1e8] + [1.0] * 48 + [1.1], dtype=f64)
+add("numerics/small_input_beside_huge_one", op(lambda x, y: x * 1e8 + y, lambda x, y, g: (1e8 * g, 1.1 * g)),
+    lambda: (real(20), real(20, seed=1)), "fail", "jacobian_mismatch_backward", where=(0, 1))
+add("numerics/small_input_beside_huge_one_forward",
+    op(lambda x, y: x * 1e8 + y, None, lambda x, y, s, t: 1e8 * s + 1.1 * t), lambda: (real(20), real(20, seed=1)),
+    "fail", "jacobian_mismatch_forward", where=(0, 1), **FORWARD_ONLY)
+add("numerics/small_row_beside_huge_one", op(lambda x: x * UNLIKE, lambda x, g: g * OFF), lambda: (real(50),), **MISMATCH)
+add("numerics/small_column_beside_huge_one", op(lambda x: (x * UNLIKE).sum(), lambda x, g: g * OFF), lambda: (real(50),),
+    **MISMATCH)
+add("numerics/small_column_beside_huge_one_forward",
+    op(lambda x: (x * UNLIKE).sum(), None, lambda x, t: (t * OFF).sum()), lambda: (real(50),), "fail",
+    "jacobian_mismatch_forward", where=(0, 0), **FORWARD_ONLY)
+add("numerics/nothing_times_nothing", torch.mm, lambda: (real(5, 0), real(0, 10)), **FORWARD)
+add("numerics/nothing_times_nothing_second", torch.mm, lambda: (real(5, 0), real(0, 10)), order=2)
+
+# ---- contracts, batches, in-place and aliased outputs ----
+
+
+def jvp_returns(tangents):
+    """2 x with the given jvp."""
+    return op(lambda x: 2 * x, lambda x, g: 2 * g, tangents)
+
+
+add("contracts/jvp_too_many", jvp_returns(lambda x, t: (2 * t, None)), lambda: (real(3),), "fail", "bad_jvp_contract",
+    raises="RuntimeError", **FORWARD)
+add("contracts/complex_view", slicing("view"), lambda: cplx(4, 3), **FORWARD)
+add("contracts/complex_copy_for_view", slicing("copy"), lambda: cplx(4, 3), "fail", "bad_jvp_contract",
+    raises="RuntimeError", **FORWARD)
+add("contracts/complex_tangent_unasked", jvp_returns(lambda x, t: torch.complex(2 * t, 0 * t)), lambda: (real(2, 2),),
+    **FORWARD)
+add("batched/complex", lambda z: z.abs(), lambda: (cplx(3),), check_batched_grad=True)
+add("batched/unused_input", lambda x, y: x * 2, lambda: (real(3), real(2)), check_batched_grad=True)
+add("batched/into_plain_memory", op(lambda x: 2 * x, lambda x, g: torch.zeros(3, dtype=f64).copy_(g).mul_(2)),
+    lambda: (real(3),), "fail", "batched_grad", check_batched_grad=True)
+add("batched/second_order_forward", torch.sin, lambda: (real(3),), order=2, check_batched_grad=True,
+    check_fwd_over_rev=True)
+add("batched/empty", lambda x: x * 2, lambda: (real(0, 3),), check_batched_grad=True)
+add("in_place/on_a_copy_of_another", lambda x, y: y.clone().mul_(x).add_(x), lambda: (real(3), real(3, seed=1)),
+    check_batched_grad=True, **FORWARD)
+add("in_place/into_new_memory", lambda x: torch.zeros(3, dtype=f64).copy_(x).exp_(), lambda: (real(3),), **FORWARD)
+add("in_place/on_an_input_that_is_no_leaf", lambda x: x.mul_(2), lambda: (real(3) * 1,), "fail", "input_mutated",
+    also=("user_error_in_forward", "user_error_in_backward"))
+add("outputs/twice_the_same", lambda x: (x, x), lambda: (real(3),), **FORWARD)
+add("outputs/whole_and_part", lambda x: (lambda y: (y, y[0]))(x * 2), lambda: (real(3),), check_batched_grad=True,
+    **FORWARD)
+add("outputs/of_something_else", lambda x: torch.nn.Parameter(torch.ones(2, dtype=f64)) * 1, lambda: (real(3),))
+add("outputs/of_something_else_times_detached", lambda x: torch.nn.Parameter(torch.ones(3, dtype=f64)) * x.detach(),
+    lambda: (real(3),), **MISMATCH)
+add("outputs/nothing_second", lambda x: (), lambda: (real(3),), order=2)
+add("outputs/of_inference_mode", torch.inference_mode()(lambda x: x * 2), lambda: (real(3),), **VARIES)
+add("arguments/module", lambda x, m: m(x), lambda: (real(3, 4), torch.nn.Linear(4, 2).double()))
+add("arguments/five_tensors", lambda *xs: sum(x.sin() for x in xs), lambda: tuple(real(2, seed=k) for k in range(5)),
+    **FORWARD)
+add("arguments/complex_number", lambda z: z * z, lambda: (at(1 + 2j, c128),), **FORWARD)

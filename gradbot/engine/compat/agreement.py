@@ -135,7 +135,7 @@ def settle(scene: Scene, pair: Pair, doubtful: Tensor, numerical: Numerical, row
 
 def _settle_column(scene: Scene, pair: Pair, wrong: Tensor, number: int, numerical: Numerical, rows: slice) -> Pair:
     steps = ladder(scene.subject, scene.base, pair.coordinates, numerical.columns[number])
-    analytical = torch.zeros(steps.slopes.shape[1], dtype=torch.float64)
+    analytical = torch.zeros(steps.slopes.shape[1], dtype=torch.float64, device="cpu")
     analytical[rows] = pair.analytical[:, number]
     allowed = torch.full_like(analytical, scene.options.atol)
     allowed[rows] += scene.options.rtol * pair.analytical[:, number].abs().nan_to_num(0.0, 0.0)

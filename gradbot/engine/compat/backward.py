@@ -32,7 +32,7 @@ def as_row(gradient: Tensor | None, coordinates: Coordinates) -> Tensor:
     """
     width = len(coordinates.parts)
     if gradient is None:
-        return torch.zeros(len(coordinates.positions) * width, dtype=torch.float64)
+        return torch.zeros(len(coordinates.positions) * width, dtype=torch.float64, device="cpu")
     if gradient.numel() != coordinates.tensor.numel():
         raise failure(
             phrase("analytical_size", found=tuple(gradient.shape), expected=tuple(coordinates.tensor.shape)),
@@ -103,6 +103,8 @@ def _rows(subject: Subject, output: Tensor, coordinates: Sequence[Coordinates]) 
             for own, gradient, each in zip(rows, gradients, coordinates, strict=True):
                 own.append(as_row(gradient, each))
     return tuple(
-        torch.stack(own) if own else torch.zeros(0, len(each.positions) * len(each.parts), dtype=torch.float64)
+        torch.stack(own)
+        if own
+        else torch.zeros(0, len(each.positions) * len(each.parts), dtype=torch.float64, device="cpu")
         for own, each in zip(rows, coordinates, strict=True)
     )

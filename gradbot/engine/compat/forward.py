@@ -90,7 +90,7 @@ def forward_jacobian(
     jacobians = []
     for position, each in zip(subject.checked, coordinates, strict=True):
         own = columns(each)
-        jacobian = torch.zeros(len(base.values), len(own), dtype=torch.float64)
+        jacobian = torch.zeros(len(base.values), len(own), dtype=torch.float64, device="cpu")
         for number, column in enumerate(own):
             tangent = torch.zeros_like(each.entries)
             tangent[each.index(column.which)].fill_(column.part)
@@ -152,7 +152,7 @@ def _dual(tensor: Tensor, tangents: Mapping[int, Tensor | None], position: int) 
 
 
 def _tangents_of(returned: Sequence[object], base: Outputs, options: Options) -> Tangents:
-    rows = torch.zeros(sum(each.stop - each.start for each in base.rows.values()), dtype=torch.float64)
+    rows = torch.zeros(sum(each.stop - each.start for each in base.rows.values()), dtype=torch.float64, device="cpu")
     present = set()
     for position, own in base.rows.items():
         if position >= len(returned):

@@ -74,10 +74,10 @@ def numerical(subject: Subject, base: Outputs, coordinates: Coordinates, eps: fl
     own = columns(coordinates)
     noise = unit_in_last_place(base)
     if not own:
-        nothing = torch.zeros(len(noise), 0, dtype=torch.float64)
+        nothing = torch.zeros(len(noise), 0, dtype=torch.float64, device="cpu")
         return Numerical(columns=own, jacobian=nothing, rounding=nothing)
     steps = [_moved_by(subject, base, coordinates, each, first_step(coordinates, each, eps)) for each in own]
-    widths = torch.tensor([each.width for each in steps], dtype=torch.float64)
+    widths = torch.tensor([each.width for each in steps], dtype=torch.float64, device="cpu")
     rises = difference(torch.stack([each.upper for each in steps], 1), torch.stack([each.lower for each in steps], 1))
     return Numerical(columns=own, jacobian=rises / widths, rounding=noise.unsqueeze(1) / widths)
 

@@ -53,7 +53,11 @@ def flat(tensors: Sequence[Tensor]) -> Tensor:
     """Tensors one after the other as one vector of float64 on the CPU, complex elements as pairs."""
     if len(tensors) == 1:
         return flat_reals(tensors[0])
-    return torch.cat([flat_reals(each) for each in tensors]) if tensors else torch.zeros(0, dtype=torch.float64)
+    return (
+        torch.cat([flat_reals(each) for each in tensors])
+        if tensors
+        else torch.zeros(0, dtype=torch.float64, device="cpu")
+    )
 
 
 def call(subject: Subject, arguments: Sequence[object]) -> Outputs:

@@ -77,7 +77,7 @@ def ladder(subject: Subject, base: Outputs, coordinates: Coordinates, column: Co
         truncations.append((slope - near / (2 * step)).abs())
         noises.append(torch.where(unchanged, 0.0, fourth.abs() / math.sqrt(70)).nan_to_num(math.inf, math.inf))
         flats.append(unchanged & (step < FLAT_BELOW * size))
-    widths = torch.tensor(steps, dtype=torch.float64).unsqueeze(1)
+    widths = torch.tensor(steps, dtype=torch.float64, device="cpu").unsqueeze(1)
     # noise does not depend on the step: the largest seen at this step or a smaller one counts
     noise = torch.stack(noises).flip(0).cummax(0).values.flip(0)
     bars = 4 * noise / widths + torch.stack(truncations) + rounding * center.abs().nan_to_num(0.0, 0.0) / widths

@@ -199,3 +199,11 @@ def test_grad_outputs_that_were_given_stay_as_they_are():
 
     assert bits(grad) == values
     assert grad.grad is None
+
+
+def test_another_default_device_is_no_hindrance():
+    x = strided()
+
+    with torch.device("meta"):
+        assert gradcheck(lambda x: x.sin(), (x,), check_forward_ad=True, check_batched_grad=True)
+        assert gradgradcheck(lambda x: x.sin(), (x,), fast_mode=True)
