@@ -39,6 +39,7 @@ PATTERNS: Mapping[str, str] = {
     "tile_multiples": "wrong at multiples of {tile} along dim {dim}",
     "mean_subtracted": "the mean was subtracted from the gradient",
     "detached_branch": "one branch is detached: its contribution is missing",
+    "detached_at": "a branch is detached at {place}: with its history put back the gradient is right",
     "dtype_round_trip": "values passed through {dtype} on the way",
     "only_where": "wrong only where {condition}",
     "none_gradient": "None is returned for an input that the output depends on",

@@ -16,6 +16,7 @@ from gradbot.engine.comparison import Block, Comparison
 from gradbot.engine.diagnose import (
     arrangement,
     conjugate,
+    detached,
     factor,
     grad_output,
     mean,
@@ -63,16 +64,24 @@ def diagnose(
     )
     if not bool(view.wrong.any()):
         return None
-    return recognise(view, blocks, unused=not forward and _unused(problem, located), forward=forward)
+    return recognise(view, blocks, problem=problem, unused=not forward and _unused(problem, located), forward=forward)
 
 
 def recognise(
-    view: View, blocks: Mapping[tuple[int, int], Block], *, unused: bool = False, forward: bool = False
+    view: View,
+    blocks: Mapping[tuple[int, int], Block],
+    *,
+    problem: Problem | None = None,
+    unused: bool = False,
+    forward: bool = False,
 ) -> Diagnosis | None:
-    """The first pattern that holds in a view; else "compound" where one explains most entries."""
+    """The first pattern that holds in a view; else "compound" where one explains most entries.
+
+    What needs the function run again is tried where `problem` is given.
+    """
     bound = threshold(view)
     best: tuple[float, Prediction] | None = None
-    for prediction in _predictions(view, blocks, unused, forward):
+    for prediction in _predictions(view, blocks, problem, unused, forward):
         left = residual(view, prediction)
         if left <= bound:
             return Diagnosis(
@@ -89,10 +98,11 @@ def recognise(
 
 
 def _predictions(
-    view: View, blocks: Mapping[tuple[int, int], Block], unused: bool, forward: bool
+    view: View, blocks: Mapping[tuple[int, int], Block], problem: Problem | None, unused: bool, forward: bool
 ) -> Iterator[Prediction]:
     """In the order in which patterns are tried."""
     return chain(
+        () if forward or problem is None else detached.predictions(view, problem),
         other_output.predictions(view, blocks),
         missing.predictions(view, unused=unused),
         not_finite.predictions(view),

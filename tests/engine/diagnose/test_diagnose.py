@@ -135,6 +135,36 @@ def test_gradients_that_are_not_numbers_are_said_with_what_makes_them_so():
     assert "?" not in diagnosis_text(found)
 
 
+@pytest.mark.parametrize(
+    "func",
+    [
+        lambda x: x.sin() + (x * x).detach(),
+        lambda x: x * x.data.cos(),
+        lambda x: x / x.detach().norm(),
+    ],
+)
+def test_a_detached_branch_is_named_with_its_line(func):
+    found = cause(problem(func, normal(4, 3)))
+    assert found.pattern == "detached_at"
+    assert found.parameters["place"] == f"test_diagnose.py:{func.__code__.co_firstlineno}"
+    assert found.residual <= found.threshold
+
+
+def test_a_branch_computed_without_grad_is_named_with_its_line():
+    def func(x):
+        with torch.no_grad():
+            weight = x.exp()
+        return x * weight
+
+    found = cause(problem(func, normal(4, 3)))
+    assert found.parameters["place"] == f"test_diagnose.py:{func.__code__.co_firstlineno + 2}"
+
+
+def test_what_a_custom_forward_detaches_is_no_detached_branch():
+    wrong = custom(lambda x: x.detach().sin(), lambda g, x: 2 * g * x.cos())
+    assert cause(problem(wrong, normal(4, 3))).pattern == "constant_factor"
+
+
 def test_a_factor_that_the_rule_forgot_is_named():
     cube = custom(lambda x: x**3, lambda g, x: 3 * g * x)
     found = cause(problem(cube, normal(8)))
