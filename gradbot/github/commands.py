@@ -6,30 +6,25 @@ import secrets
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from gradbot.report import annotations as workflow_commands
+from gradbot.report import text
+from gradbot.report.annotations import Annotation
+
 SUMMARY_LIMIT = 1_000_000
 """GitHub takes 1 MiB a step, in bytes, with what the step wrote before."""
 
 
-def escape_data(text: str) -> str:
-    """Text as the message of a workflow command."""
-    return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def escape_property(text: str) -> str:
-    """Text as a property of a workflow command."""
-    return escape_data(text).replace(":", "%3A").replace(",", "%2C")
-
-
-def say(level: str, text: str, emit: Callable[[str], None]) -> None:
+def say(level: str, words: str, emit: Callable[[str], None]) -> None:
     """A `notice`, `warning` or `error` that the run shows."""
-    emit(f"::{level} title=gradbot::{escape_data(text[:4000])}")
+    message = text.one_line(words, workflow_commands.MESSAGE_CHARACTERS)
+    emit(workflow_commands.command(Annotation(level=level, title="gradbot", message=message)))
 
 
-def quoted(text: str, emit: Callable[[str], None]) -> None:
+def quoted(words: str, emit: Callable[[str], None]) -> None:
     """Print text of any origin so that nothing in it is taken for a command."""
     token = secrets.token_hex(16)
     emit(f"::stop-commands::{token}")
-    emit(text)
+    emit(words)
     emit(f"::{token}::")
 
 
@@ -47,7 +42,7 @@ def summary_room(path: str) -> int:
     return max(0, SUMMARY_LIMIT - (file.stat().st_size if file.exists() else 0))
 
 
-def append_summary(path: str, text: str) -> None:
+def append_summary(path: str, words: str) -> None:
     """Add to the step's summary."""
     with Path(path).open("a", encoding="utf-8", newline="\n") as file:
-        file.write(text if text.endswith("\n") else f"{text}\n")
+        file.write(words if words.endswith("\n") else f"{words}\n")

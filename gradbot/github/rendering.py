@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gradbot.github.page import Page
-from gradbot.report import annotations as commands
+from gradbot.report import annotations as workflow_commands
 from gradbot.report import markdown
 from gradbot.report.markdown import Links
 from gradbot.report.markdown_escape import escape
@@ -35,7 +35,7 @@ class Rendered:
 
     def annotations(self, page: Page, per_level: int) -> Sequence[str]:
         """Workflow commands for the lines at fault."""
-        return commands.render(page.report, page.changes, per_level=per_level).splitlines()
+        return workflow_commands.render(page.report, page.changes, per_level=per_level).splitlines()
 
 
 def _links(page: Page) -> Links:

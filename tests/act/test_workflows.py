@@ -245,6 +245,32 @@ def test_no_token_is_printed(fake: Fake, tmp_path: Path) -> None:
     assert leaks == []
 
 
+SPY = """
+import os, pathlib
+seen, pid = [repr(sorted(os.environ.items()))], os.getpid()
+while pid > 1 and pathlib.Path(f"/proc/{pid}/comm").read_text().strip() != "act":
+    for name in ("environ", "cmdline"):
+        seen.append(pathlib.Path(f"/proc/{pid}/{name}").read_bytes().decode(errors="replace"))
+    pid = int(pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+pathlib.Path("WHERE").write_text("|".join(seen))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
+def test_a_package_that_spies_on_its_surroundings_finds_no_token(fake: Fake, tmp_path: Path) -> None:
+    fake.state.tokens["ghs_canary0000"] = fake.state.tokens["good"]
+    started(fake, 812, "cpu.yml")
+    found = tmp_path / "found"
+    files = {**KERNELS, "kernels/__init__.py": SPY.replace("WHERE", str(found))}
+    act = Act(folder=tmp_path, fake=fake, files=files)
+    secret = {"ACTIONS_RUNTIME_TOKEN": "ghs_canary1111"}
+    act.run(CPU, "pull_request", pull_request(), run=812, real_check=True, token="ghs_canary0000", env=secret)
+    assert "kernels.softcap:SoftCap" in body(fake)
+    assert "gradbot" in found.read_text()
+    hidden = ["ghs_canary", "outputcmd.txt", "GITHUB_OUTPUT", "GITHUB_ENV", "GITHUB_PATH", "GITHUB_STATE"]
+    assert [word for word in hidden if word in found.read_text()] == []
+
+
 def test_planned_shards_on_two_kinds_of_runner_are_joined_and_published(fake: Fake, tmp_path: Path) -> None:
     started(fake, 812, "cpu-and-gpu.yml")
     both = ("1/2", "2/2")

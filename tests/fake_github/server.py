@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import ssl
 import threading
 import time
 import traceback
@@ -23,16 +24,19 @@ WRITES = ("POST", "PATCH", "DELETE")
 class Fake:
     """A running fake. `api_url` and `graphql_url` are what a job finds in its environment."""
 
-    def __init__(self, state: State, *, enterprise: bool = False) -> None:
+    def __init__(self, state: State, *, enterprise: bool = False, tls: ssl.SSLContext | None = None) -> None:
         self.state = state
         self.prefix = "/api/v3" if enterprise else ""
         self.graphql_path = "/api/graphql" if enterprise else "/graphql"
         self.api = _Server(_api_handler(self))
         self.blobs = _Server(_blob_handler(self))
-        self.server_url = f"http://127.0.0.1:{self.api.server_port}"
+        for server in (self.api, self.blobs) if tls else ():
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
+        scheme = "https" if tls else "http"
+        self.server_url = f"{scheme}://127.0.0.1:{self.api.server_port}"
         self.api_url = self.server_url + self.prefix
         self.graphql_url = self.server_url + self.graphql_path
-        self.blob_url = f"http://localhost:{self.blobs.server_port}"
+        self.blob_url = f"{scheme}://localhost:{self.blobs.server_port}"
 
     def environment(self, token: str = "good") -> dict[str, str]:
         """The variables of a job that point here."""
@@ -56,9 +60,11 @@ class _Server(ThreadingHTTPServer):
 
 
 @contextmanager
-def running(state: State | None = None, *, enterprise: bool = False) -> Iterator[Fake]:
+def running(
+    state: State | None = None, *, enterprise: bool = False, tls: ssl.SSLContext | None = None
+) -> Iterator[Fake]:
     """A fake that serves until the block ends; anything against GitHub's description then fails the test."""
-    fake = Fake(state or State(), enterprise=enterprise)
+    fake = Fake(state or State(), enterprise=enterprise, tls=tls)
     threads = [
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         for server in (fake.api, fake.blobs)
