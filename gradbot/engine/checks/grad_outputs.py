@@ -16,6 +16,7 @@ from torch import Tensor
 from gradbot.engine.checks import layouts
 from gradbot.engine.checks.context import Context, concluded, cotangents, raised
 from gradbot.engine.checks.values import Values, dense, disagrees, where_finite
+from gradbot.engine.diagnose.strides import strides_ignored
 from gradbot.engine.user_errors import one_line
 from gradbot.model import CheckName, CheckResult, Finding, Severity
 
@@ -136,7 +137,8 @@ def _layout_test(
         )
         if place is None:
             return None
-        return context.finding(NAME, "grad_output_layout", input=place, details={"layout": name})
+        diagnosis = strides_ignored(vjp, variant, found, expected)
+        return context.finding(NAME, "grad_output_layout", input=place, diagnosis=diagnosis, details={"layout": name})
 
     return test
 

@@ -8,6 +8,7 @@ from engine.bent import DOUBLE, bent, custom, normal, problem
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import gradbot
 from gradbot.engine.compare import compare_jacobians
 from gradbot.engine.comparison import Comparison, Verdict
 from gradbot.engine.diagnose import diagnose
@@ -221,3 +222,13 @@ def test_every_pattern_has_words():
     assert "?" not in diagnosis_text(found)
     assert found.parameters["rows"] == "5"
     assert normal(1).dtype is DOUBLE
+
+
+def test_ignored_strides_of_grad_output_are_named():
+    def reads_memory(grad, x):
+        in_order = grad.as_strided(grad.shape, torch.empty(grad.shape).stride())
+        return in_order * x.cos()
+
+    result = gradbot.check(custom(torch.sin, reads_memory), (normal(3, 4),), checks=["backward", "grad_outputs"])
+    (check,) = [each for each in result.checks if each.check == "grad_outputs"]
+    assert "grad_output_strides" in [each.diagnosis.pattern for each in check.findings if each.diagnosis]
