@@ -45,12 +45,20 @@ class Problem:
 
         Without `copy` the function gets `inputs` themselves, and outputs may share their memory.
         """
-        with torch.set_grad_enabled(self.grad_mode), self._replayed():
-            if self.in_place:
+        with torch.set_grad_enabled(self.grad_mode):
+            if self.seed is None and not self.in_place:  # without a context of its own, which costs as much as an op
+                return self._outputs_at(inputs, copy)
+            with self._replayed():
+                if not self.in_place:
+                    return self._outputs_at(inputs, copy)
                 with _moved(self.inputs, inputs):
                     return tuple(output.detach().clone() for output in self.func(*self.inputs))
-            arguments = [(each.detach().clone() if copy else each).requires_grad_(self.grad_mode) for each in inputs]
-            return tuple(output.detach() for output in self.func(*arguments))
+
+    def _outputs_at(self, inputs: Sequence[Tensor], copy: bool) -> tuple[Tensor, ...]:
+        arguments = [each.detach().clone() for each in inputs] if copy else inputs
+        if self.grad_mode:
+            arguments = [each.requires_grad_() for each in arguments]
+        return tuple([output.detach() for output in self.func(*arguments)])
 
     def evaluate_stack(self, stacks: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """As `evaluate`, at many points at once: inputs and outputs have one more leading dimension.
@@ -101,8 +109,20 @@ class Linearization:
     outputs: tuple[Tensor, ...]
 
     def vjp(self, cotangents: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
-        """One gradient an input, each of the input's shape; None where the graph has no path to it."""
-        return torch.autograd.grad(self.outputs, self.inputs, list(cotangents), retain_graph=True, allow_unused=True)
+        """One gradient an input, each of the input's shape; None where the graph has no path to it.
+
+        Outputs that hang on no graph take no part.
+        """
+        live = [at for at, output in enumerate(self.outputs) if output.requires_grad]
+        if not live:
+            return (None,) * len(self.inputs)
+        return torch.autograd.grad(
+            [self.outputs[at] for at in live],
+            self.inputs,
+            [cotangents[at] for at in live],
+            retain_graph=True,
+            allow_unused=True,
+        )
 
 
 @contextlib.contextmanager

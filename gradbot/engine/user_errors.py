@@ -44,6 +44,7 @@ _BROKEN: tuple[tuple[str, str], ...] = (
     ("expected device", "wrong_grad_device"),
     ("input_is_complex == grad_is_complex", "grad_dtype"),
     ("jvp, the output of forward", "bad_jvp_contract"),
+    ("forward is returning a view (or an input as-is) but the j", "bad_jvp_contract"),
     ("must also be a view", "bad_jvp_contract"),
     ("is expected to be a view", "bad_jvp_contract"),
     ("should also be modified inplace", "bad_jvp_contract"),

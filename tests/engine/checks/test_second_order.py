@@ -143,3 +143,11 @@ def test_forward_over_backward_alone_sees_a_jvp_inside_the_backward() -> None:
 
 def test_forward_over_backward_of_a_smooth_function_passes() -> None:
     assert_passes(run("forward_over_backward", lambda x: torch.softmax(x, -1), real(2, 3)))
+
+
+def test_a_missing_first_gradient_spoils_no_second_derivative() -> None:
+    # by the gradient of x alone: None is a gradient of zeros, and its derivative is zero
+    missing = rule(torch.mul, lambda ctx, x, y, g: (g * y, None))
+    assert run("double_backward", missing.apply, real(2), real(2, seed=1)).outcome is Outcome.PASSED
+    silent = rule(torch.mul, lambda ctx, x, y, g: (g * y.detach(), None))
+    assert_fails(run("double_backward", silent.apply, real(2), real(2, seed=1)), "jacobian_mismatch_double_backward")
