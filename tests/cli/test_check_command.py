@@ -214,3 +214,45 @@ def test_shards_are_planned_run_and_joined(project: Path) -> None:
     assert whole.returncode == ExitCode.WRONG
     assert missing(joined) == ()
     assert {result.case.target for result in joined.results} == {"ops:Right", "ops:Wrong"}
+
+
+GPU_ONLY = """
+import os
+import torch
+
+if not os.environ.get("PRETEND_GPU"):
+    raise ImportError("needs a GPU")
+
+
+class Fused(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return 2 * grad_output
+"""
+
+GPU_CASES = """
+import torch
+import gradbot
+from fused import Fused
+
+
+@gradbot.cases(Fused, checks=["backward"])
+def fused():
+    for size in (1, 2, 3):
+        yield gradbot.Sample(torch.randn(size, dtype=torch.float64))
+"""
+
+
+def test_what_imports_on_another_machine_only_is_planned_here_and_expanded_there(tmp_path: Path) -> None:
+    root = write(tmp_path, {"fused.py": GPU_ONLY, "cases_fused.py": GPU_CASES})
+    gradbot(root, "plan", "--shards", "1", "--output", "plan.json")
+    plan = json.loads((root / "plan.json").read_text())
+    assert [shard["keys"] for shard in plan["shards"]] == [["fused:Fused"]]
+    there = gradbot(root, "check", "--plan", "plan.json", "--shard", "1/1", "-q", env={"PRETEND_GPU": "1"})
+    assert there.returncode == ExitCode.RIGHT, there.stdout + there.stderr
+    report = codec.loads((root / ".gradbot" / "report.json").read_bytes(), Report)
+    assert len(report.results) == 3
