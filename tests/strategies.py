@@ -10,10 +10,20 @@ from enum import Enum
 from functools import cache
 from typing import Any
 
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 
 from gradbot import messages, model
 from gradbot.rules import RULES
+
+WHOLE_REPORTS = settings(
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.explicit, Phase.generate],
+    database=None,
+)
+"""For tests over whole reports: what fails is shown as it was found, for making it smaller takes minutes."""
 
 FRAGMENTS = (
     "kernels.softcap:SoftCap",

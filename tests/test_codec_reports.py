@@ -7,25 +7,23 @@ import json
 
 import example_run
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from jsonschema import Draft202012Validator
-from strategies import reports
+from strategies import WHOLE_REPORTS, reports
 
 from gradbot import codec
 from gradbot.codec import CodecError
 from gradbot.model import Report
 
-SLOW = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 
-
-@SLOW
+@WHOLE_REPORTS
 @given(reports())
 def test_a_report_comes_back_as_it_was_written(report: Report) -> None:
     text = codec.dumps(report)
     assert codec.dumps(codec.loads(text, Report)) == text  # compared as text, for NaN is not equal to itself
 
 
-@SLOW
+@WHOLE_REPORTS
 @given(reports())
 def test_what_the_codec_writes_is_valid_by_the_schema(report: Report) -> None:
     Draft202012Validator(codec.schema()).validate(json.loads(codec.dumps(report)))

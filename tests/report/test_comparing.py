@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import example_run
 import pytest
-from hypothesis import HealthCheck, given, settings
-from strategies import reports
+from hypothesis import given
+from strategies import WHOLE_REPORTS, reports
 
 from gradbot.model import Attempts, CaseResult, CheckResult, Finding, Location, Outcome, Report, Target
 from gradbot.report import aggregate, baseline, compare
@@ -16,7 +16,6 @@ from gradbot.report.aggregate import Classification, Item
 from gradbot.rules import RULES
 
 HEAD, BASE = example_run.head(), example_run.base()
-SLOW = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 ROPE = next(result for result in HEAD.results if result.case.name == "rope-32x64")
 
 
@@ -182,7 +181,7 @@ def test_a_run_compared_with_itself_has_nothing_new() -> None:
     assert (changes.fixed, changes.added, changes.removed, changes.renamed, changes.capabilities) == ((),) * 5
 
 
-@SLOW
+@WHOLE_REPORTS
 @given(reports())
 def test_any_report_compared_with_itself_has_nothing_new(report: Report) -> None:
     ids = [each.case.id for each in report.results]
@@ -191,7 +190,7 @@ def test_any_report_compared_with_itself_has_nothing_new(report: Report) -> None
     assert not [item for item in changes.told if item.failing and item.new and item.lead.result]
 
 
-@SLOW
+@WHOLE_REPORTS
 @given(reports(), reports())
 def test_comparing_loses_nothing(head: Report, base: Report) -> None:
     told = compare.compare(head, base, baseline.from_report(base)).told
@@ -243,7 +242,7 @@ def test_the_file_is_stable_in_diffs() -> None:
     assert not any(word in text for word in ("2026", example_run.HEAD_SHA, '"line"'))
 
 
-@SLOW
+@WHOLE_REPORTS
 @given(reports())
 def test_the_file_comes_back_as_it_was_written(report: Report) -> None:
     made = baseline.from_report(report)

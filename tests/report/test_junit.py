@@ -17,16 +17,15 @@ import junitparser
 import pytest
 import xmlschema
 import xunitparser
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from junit2htmlreport.parser import Junit
-from strategies import hostile_text, reports
+from strategies import WHOLE_REPORTS, hostile_text, reports
 
 from gradbot.model import Attempts, Crash, Outcome, Report
 from gradbot.report import junit
 
 XSD = Path(__file__).parent.parent / "vendor" / "junit" / "junit-10.xsd"
 READERS = Path(__file__).parent / "junit_readers.mjs"
-SLOW = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @cache
@@ -45,13 +44,13 @@ def found(text: str, name: str) -> ElementTree.Element:
     return next(each for each in ElementTree.fromstring(text).iter("testcase") if each.get("name") == name)
 
 
-@SLOW
+@WHOLE_REPORTS
 @given(reports())
 def test_any_report_is_valid_in_the_strict_family(report: Report) -> None:
     schema().validate(junit.render(report, "xunit2"))
 
 
-@SLOW
+@WHOLE_REPORTS
 @given(reports())
 def test_counters_are_what_the_testcases_add_up_to(report: Report) -> None:
     root = ElementTree.fromstring(junit.render(report))

@@ -12,15 +12,14 @@ import example_run
 import pytest
 from cmarkgfm.cmark import Options
 from golden import LINKS
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from strategies import hostile_text, reports
+from strategies import WHOLE_REPORTS, hostile_text, reports
 
 from gradbot.errors import UsageError
 from gradbot.model import CaseResult, Report
 from gradbot.report import compare, markdown, markdown_escape
 
-SLOW = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 HEAD, BASE = example_run.head(), example_run.base()
 CHANGES = compare.compare(HEAD, BASE)
 
@@ -78,7 +77,7 @@ def assert_harmless(text: str) -> None:
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", text)
 
 
-@SLOW
+@WHOLE_REPORTS
 @given(reports(), reports(), st.sampled_from([65_536, 20_000, 3_000, 700, 150, 20]))
 def test_any_comment_is_within_its_limit_and_harmless(report: Report, base: Report, limit: int) -> None:
     text = markdown.comment(report, compare.compare(report, base), links=LINKS, limit=limit)
@@ -86,7 +85,7 @@ def test_any_comment_is_within_its_limit_and_harmless(report: Report, base: Repo
     assert_harmless(text)
 
 
-@SLOW
+@WHOLE_REPORTS
 @given(reports(), st.sampled_from([1_000_000, 5_000, 900, 100]))
 def test_any_summary_is_within_its_limit_in_bytes_and_harmless(report: Report, limit: int) -> None:
     text = markdown.summary(report, links=LINKS, limit=limit)
