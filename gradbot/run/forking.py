@@ -31,6 +31,18 @@ class Zygote:
         self._output = -1
         self._tail = Tail()
         self._exited: dict[int, int] = {}
+        self._imports: tuple[str, ...] = ()
+
+    def preload(self, names: tuple[str, ...]) -> None:
+        """Have these modules imported before the next worker is forked."""
+        self._imports = names
+        if self._channel is not None and names:
+            self._send_imports()
+
+    def _send_imports(self) -> None:
+        assert self._channel is not None
+        with contextlib.suppress(OSError):  # it died: it is started anew, with these, when a worker is wanted
+            self._channel.send(json.dumps({"import": self._imports}).encode())
 
     def start(self, token: str, env: Mapping[str, str], fds: tuple[int, int, int]) -> Process:
         """Fork a worker that has the descriptors `fds`: commands to read, events and output to write."""
@@ -90,6 +102,8 @@ class Zygote:
         os.close(output_write)
         os.set_blocking(self._output, False)
         self._channel = ours
+        if self._imports:
+            self._send_imports()
 
     def _messages(self, wait: float) -> list[Mapping[str, Any]]:
         """What the zygote says within `wait` seconds; exits are noted on the way."""

@@ -147,10 +147,14 @@ class Pool:
             if worker.lane not in lanes and worker.task is None:
                 self._end(worker)
 
-    def warm_up(self, lane: Lane, count: int) -> None:
-        """Start workers of a lane before there is work for them."""
-        for _ in range(count - sum(each.lane == lane and not each.closing for each in self._workers)):
-            self._start(lane)
+    def preload(self, names: tuple[str, ...]) -> None:
+        """Have workers from now on begin with these modules imported, where they are forked."""
+        if self._zygote is None or not names:
+            return
+        self._zygote.preload(names)
+        for worker in list(self._workers):
+            if worker.task is None:
+                self._end(worker)
 
     def submit(self, task: Task) -> None:
         """Queue a task. Longer ones are run first."""

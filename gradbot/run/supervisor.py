@@ -56,6 +56,17 @@ IMPORT_SECONDS = 120.0
 WORKER = "gradbot.worker.main"
 JOURNAL = "journal.jsonl"
 
+LIGHT_CHECKS = frozenset({"backward", "determinism", "side_effects", "grad_outputs", "undefined_grad"})
+USED_BY_OTHER_CHECKS = (
+    "torch._dynamo",
+    "torch._functorch.aot_autograd",
+    "torch.testing._internal.optests",
+    "torch._decomp.decompositions_for_jvp",
+    "numpy.ma",
+)
+"""What the first check of a process that batches, traces or uses forward mode makes torch import: seconds, which would
+seem to be the case's own."""
+
 
 class Progress(Protocol):
     """Is told how a run goes."""
@@ -174,8 +185,6 @@ def worker_environment(environ: Mapping[str, str], threads: int) -> dict[str, st
 
 
 def _collect(pool: Pool, discovery: Discovery, options: Options) -> Collected | None:
-    workers = min(options.workers, 2)
-    pool.warm_up(pool.lanes[0], workers)
     return collect(
         pool,
         discovery,
@@ -216,6 +225,8 @@ def _planned(pool: Pool, collected: Collected, options: Options) -> Plan:
         )
     devices = {case.device for case in plan.cases}
     pool.set_lanes(lanes_for(devices, there, pool.lanes[0], options.environ))
+    if any(not case.settings.checks or set(case.settings.checks) - LIGHT_CHECKS for case in plan.cases):
+        pool.preload(USED_BY_OTHER_CHECKS)
     return plan
 
 

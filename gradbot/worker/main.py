@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import faulthandler
 import hashlib
-import importlib
 import os
 import sys
 import traceback
@@ -19,16 +17,10 @@ from gradbot.config import Config
 from gradbot.errors import ExplainedError
 from gradbot.model import Case, CaseResult, Crash, Discovery, Outcome, SourceModule
 from gradbot.worker.limits import die_with_parent, limit_memory, no_core_files
+from gradbot.worker.recordings import as_stale, stale
 from gradbot.worker.serve import Body, Stage, serve
 from gradbot.worker.wire import Wire
 
-_USED_BY_CHECKS = (
-    "torch._dynamo",
-    "torch._functorch.aot_autograd",
-    "torch.testing._internal.optests",
-    "torch._decomp.decompositions_for_jvp",
-    "numpy.ma",
-)
 _OUT_OF_MEMORY = ("can't allocate memory", "MemoryError", "out of memory", "Cannot allocate memory")
 _PROCESS_GROUP = ("process group has not been initialized", "init_process_group", "ProcessGroup")
 
@@ -40,11 +32,6 @@ def preload() -> None:
     import gradbot.discover.runtime
     import gradbot.engine.api
     import gradbot.inputs  # noqa: F401
-
-    # The first check of a process would import these, seconds that would seem to be the case's own.
-    for name in _USED_BY_CHECKS:
-        with contextlib.suppress(ImportError):
-            importlib.import_module(name)
 
 
 def main(commands: str, events: str, token: str, memory_limit: str, threads: str) -> None:
@@ -123,7 +110,7 @@ class _Worker:
         if _any(_PROCESS_GROUP, said):
             return replace(result, outcome=Outcome.SKIPPED, reason="process_group", checks=(), crash=None)
         if not (self._memory_limit and _any(_OUT_OF_MEMORY, said)):
-            return result
+            return as_stale(result, str(result.details.get("message", ""))) if stale(result) else result
         hit = [check.check for check, texts in checks if _any(_OUT_OF_MEMORY, texts)]
         crash = Crash(
             cause="memory",
@@ -215,6 +202,8 @@ def _check(case: Case, loaded: Any, told: _Told) -> CaseResult:
 
 def _errored(case: Case, error: BaseException, stage: str) -> CaseResult:
     """User code raised where the engine does not look: at import, while inputs are made, or what no one catches."""
+    from gradbot.inputs.source import StaleRecordingError
+
     message = _described(error)
     crash = Crash(
         cause="exception",
@@ -223,6 +212,8 @@ def _errored(case: Case, error: BaseException, stage: str) -> CaseResult:
         message=message,
     )
     details = {"stage": stage, "message": message}
+    if isinstance(error, StaleRecordingError):
+        return as_stale(CaseResult(case=case, outcome=Outcome.ERRORED), message)
     if _is_ours(error):
         return CaseResult(case=case, outcome=Outcome.ERRORED, reason="internal_error", details=details)
     return CaseResult(case=case, outcome=Outcome.ERRORED, reason="user_error", details=details, crash=crash)

@@ -4,13 +4,15 @@ Starting a worker costs milliseconds instead of the seconds that importing torch
 replaced, and a failing case tried again in a process of its own, at almost no cost. CUDA allows it because nothing
 here touches a device: each worker initialises its own.
 
-Over a socket the supervisor sends `{"token", "env"}` with three descriptors: commands, events, output. Answers are
+Over a socket the supervisor sends `{"token", "env"}` with three descriptors: commands, events, output; or
+`{"import": names}`, modules that workers from then on shall find imported. Answers are
 `{"started": token, "pid": pid}`, and `{"exited": pid, "status": status}` when a worker ends; `status` is negative for
 a signal.
 """
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import gc
 import importlib
@@ -37,8 +39,7 @@ def main(control: str, module: str, *arguments: str) -> None:
     except Exception as error:  # noqa: BLE001  most often ImportError; whatever it is, the supervisor is told
         channel.send(json.dumps({"unusable": f"{type(error).__name__}: {error}"}).encode())
         return
-    gc.collect()
-    gc.freeze()  # else each worker's first collection copies the memory that it shares with this process
+    _settle_memory()
     worker = _fork_workers(channel, worker_module.main, arguments)
     if worker is not None:  # this is a forked worker: nothing of the loop above it is on its stack
         worker()
@@ -64,6 +65,9 @@ def _fork_workers(channel: socket.socket, run: Callable[..., None], arguments: t
         if not data:
             return None
         request = json.loads(data)
+        if "import" in request:
+            _import(request["import"])
+            continue
         pid = os.fork()
         if pid == 0:
             signal.set_wakeup_fd(-1)
@@ -75,6 +79,19 @@ def _fork_workers(channel: socket.socket, run: Callable[..., None], arguments: t
         for fd in fds:
             os.close(fd)
         channel.send(json.dumps({"started": request["token"], "pid": pid}).encode())
+
+
+def _import(names: list[str]) -> None:
+    for name in names:
+        with contextlib.suppress(ImportError):  # not every version of torch has each
+            importlib.import_module(name)
+    _settle_memory()
+
+
+def _settle_memory() -> None:
+    """Else each worker's first collection of garbage copies the memory that it shares with this process."""
+    gc.collect()
+    gc.freeze()
 
 
 def _become_worker(env: Mapping[str, str], output: int) -> None:
