@@ -113,8 +113,7 @@ def pair_of(
 def settle(scene: Scene, pair: Pair, doubtful: Tensor, numerical: Numerical, rows: slice) -> Pair:
     """Looks again at the columns that disagree or may be noise, until one stays wrong.
 
-    Where a range of steps resolves a slope, the slope replaces the first estimate: the one nearest to the analytical
-    value, since any step that is resolved is right about the derivative within its error bar.
+    Where a range of steps resolves a slope, the one with the smallest error bar replaces the first estimate.
     """
     wrong = pair.spread(pair.wrong(scene.options)) | doubtful
     if not wrong.any():
@@ -135,11 +134,9 @@ def settle(scene: Scene, pair: Pair, doubtful: Tensor, numerical: Numerical, row
 
 def _settle_column(scene: Scene, pair: Pair, wrong: Tensor, number: int, numerical: Numerical, rows: slice) -> Pair:
     steps = ladder(scene.subject, scene.base, pair.coordinates, numerical.columns[number])
-    analytical = torch.zeros(steps.slopes.shape[1], dtype=torch.float64, device="cpu")
-    analytical[rows] = pair.analytical[:, number]
-    allowed = torch.full_like(analytical, scene.options.atol)
+    allowed = torch.full_like(steps.slopes[0], scene.options.atol)
     allowed[rows] += scene.options.rtol * pair.analytical[:, number].abs().nan_to_num(0.0, 0.0)
-    slopes, bars, believed = (each[rows] for each in steps.closest(analytical, allowed))
+    slopes, bars, believed = (each[rows] for each in steps.best(allowed))
     taken = wrong & believed
     entries, widths = pair.numerical.clone(), pair.bars.clone()
     entries[taken, number], widths[taken, number] = slopes[taken], bars[taken]

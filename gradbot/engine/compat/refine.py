@@ -50,12 +50,10 @@ class Ladder:
         none = torch.zeros_like(small[:1])
         return (torch.cat([alike, none]) | torch.cat([none, alike])) & ~self.flat
 
-    def closest(self, analytical: Tensor, allowed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Per row: the believed slope nearest to `analytical`, its error bar, and whether any slope is believed."""
+    def best(self, allowed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Per row: the believed slope with the smallest error bar, that bar, and whether any slope is believed."""
         believed = self.believed(allowed)
-        distance = torch.where(believed, (self.slopes - analytical).abs() - self.bars, math.inf)
-        distance = distance.nan_to_num(math.inf, math.inf)
-        best = distance.argmin(0, keepdim=True)
+        best = torch.where(believed, self.bars, math.inf).nan_to_num(math.inf, math.inf).argmin(0, keepdim=True)
         return self.slopes.gather(0, best)[0], self.bars.gather(0, best)[0], believed.any(0)
 
 
