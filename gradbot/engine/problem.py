@@ -82,10 +82,12 @@ class Problem:
         """One tangent an output, detached; zeros where the output has none."""
         with torch.set_grad_enabled(self.grad_mode), self._replayed(), forward_ad.dual_level():
             duals = [
-                forward_ad.make_dual(each.detach().clone().requires_grad_(self.grad_mode), tangent)
+                forward_ad.make_dual(  # type: ignore[no-untyped-call]
+                    each.detach().clone().requires_grad_(self.grad_mode), tangent
+                )
                 for each, tangent in zip(self.inputs, tangents, strict=True)
             ]
-            pairs = [forward_ad.unpack_dual(each) for each in self.func(*duals)]
+            pairs = [forward_ad.unpack_dual(each) for each in self.func(*duals)]  # type: ignore[no-untyped-call]
             return tuple(
                 torch.zeros_like(pair.primal).detach() if pair.tangent is None else pair.tangent.detach()
                 for pair in pairs

@@ -59,7 +59,7 @@ def _expected_to_fail(op: Any, dtype: torch.dtype) -> bool:
     """Whether torch expects its own gradient test of the op to fail, or skips it."""
     for decorator in op.get_decorators("TestBwdGradients", "test_fn_grad", "cpu", dtype, {}):
         name = getattr(decorator, "__qualname__", "")
-        if name.startswith("expectedFailure") or name.startswith("skip.<locals>"):
+        if name.startswith(("expectedFailure", "skip.<locals>")):
             return True
     return False
 

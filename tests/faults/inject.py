@@ -10,9 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
-
 from faults.kinds import Fault, Wrong
+from torch import Tensor
 
 ORDERS = ("backward", "jvp", "double backward")
 

@@ -1,8 +1,7 @@
 """Ways in which a derivative can be wrong, as functions of the tensor that a right rule would hand on.
 
-A fault takes a gradient (or a tangent) and gives back the wrong one of the same shape. `linear` ones are wrong matrices,
-the others are wrong in a way that no matrix is. Faults that cannot show in a shape leave the tensor as it is: `applies`
-tells.
+A fault takes a gradient (or a tangent) and gives back a wrong one of the same shape. `linear` ones are wrong matrices,
+the others wrong in a way that no matrix is. `applies` tells where a fault cannot show in a shape.
 """
 
 from __future__ import annotations

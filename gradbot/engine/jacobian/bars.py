@@ -55,11 +55,11 @@ def row_bars(point: Point, step: float, differences: Array, fourth: Array, third
     present = size > 0
     if present.any():
         values = size if present.all() else size[present]
-        level = max(1.5 * float(_median(noise[present] / values)), least)
-        floor = least * float(_median(values))
+        level = max(1.5 * float(median(noise[present] / values)), least)
+        floor = least * float(median(values))
     noisy = noise[noise > 0]
     if noisy.size:
-        floor = max(floor, float(_median(noisy)))
+        floor = max(floor, float(median(noisy)))
     noise = np.maximum(np.maximum(noise, level * size), floor)
     signal = np.abs(differences).mean(0)
     strongest = float(signal.max(initial=0.0))
@@ -70,7 +70,7 @@ def row_bars(point: Point, step: float, differences: Array, fourth: Array, third
     return Bars(bar=bar, signal=signal, finite=finite)
 
 
-def _median(values: Array) -> float:
-    # np.median costs ten times as much on small arrays
+def median(values: Array) -> float:
+    """The upper median. NumPy's own costs ten times as much on small arrays."""
     middle = values.size // 2
     return float(np.partition(values, middle)[middle])

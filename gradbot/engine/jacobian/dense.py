@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 
 from gradbot.engine.comparison import Block, Comparison, Verdict
+from gradbot.engine.jacobian.bars import median
 from gradbot.engine.jacobian.form import Limits, form_analytical, form_numerical
 from gradbot.engine.jacobian.numerical import Differences
 from gradbot.engine.jacobian.point import Array, Point
@@ -198,10 +199,10 @@ def _finite_max(sizes: Array) -> float:
 
 
 def _resolution(matrices: Matrices) -> float | None:
-    usable = np.isfinite(matrices.error_bar) & (matrices.numerical != 0)
-    if not usable.any():
-        return None
-    return float(np.median(matrices.error_bar[usable] / np.abs(matrices.numerical[usable])))
+    with np.errstate(all="ignore"):
+        shares = (matrices.error_bar / np.abs(matrices.numerical)).reshape(-1)
+    shares = shares[np.isfinite(shares)]
+    return median(shares) if shares.size else None
 
 
 def _blocks(point: Point, matrices: Matrices) -> tuple[Block, ...]:

@@ -88,13 +88,15 @@ class Point:
 
     def inputs_at(self, position: Array) -> list[Tensor]:
         """The inputs there, with their own dtypes, devices and strides; plain ones share the position's memory
-        where it is aligned."""
-        parts = split(position, self.input_sizes)
+        where it is aligned: kernels for complex numbers may load 16 bytes at a time, and crash elsewhere."""
         if self.plain:
-            return [
-                torch.from_numpy(_aligned(part)).view(each.shape)
-                for part, each in zip(parts, self.problem.inputs, strict=True)
-            ]
+            tensors, start = [], 0
+            for size, each in zip(self.input_sizes, self.problem.inputs, strict=True):
+                part = position[start : start + size]
+                tensors.append(torch.from_numpy(part.copy() if start % 2 else part).view(each.shape))
+                start += size
+            return tensors
+        parts = split(position, self.input_sizes)
         return [
             _twin(each).copy_(torch.from_numpy(part).view(each.shape))
             for part, each in zip(parts, self.problem.inputs, strict=True)
@@ -163,11 +165,6 @@ def _twin(tensor: Tensor) -> Tensor:
     return twin.set_(storage.clone(), tensor.storage_offset(), tensor.size(), tensor.stride())  # type: ignore[no-untyped-call]
 
 
-def _aligned(part: Array) -> Array:
-    """Memory that kernels for complex numbers may load 16 bytes at a time from: elsewhere they crash."""
-    return part if part.ctypes.data % 16 == 0 else part.copy()
-
-
 def flatten(tensors: Sequence[Tensor]) -> Array:
     """All elements of detached tensors, one after the other, in memory of their own."""
     if len(tensors) == 1:
@@ -178,7 +175,7 @@ def flatten(tensors: Sequence[Tensor]) -> Array:
 def _array(tensor: Tensor) -> Array:
     if tensor.dtype != torch.float64 or tensor.device.type != "cpu":
         tensor = tensor.to(dtype=torch.float64, device="cpu")
-    array: Array = tensor.resolve_conj().resolve_neg().numpy(force=True).reshape(-1)
+    array: Array = tensor.numpy(force=True).reshape(-1)
     return array
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gradbot.engine.jacobian.bars import Bars, row_bars
+from gradbot.engine.jacobian.bars import Bars, median, row_bars
 from gradbot.engine.jacobian.form import leading, signed_uniform
 from gradbot.engine.jacobian.forward import push_forward
 from gradbot.engine.jacobian.point import Array, Point, split
@@ -180,7 +180,7 @@ def _compare_cotangents(
     weight = np.where(bars.finite, 1 / bars.bar, 0.0)
     if bars.finite.any():
         # around one, as cotangents are in use: a backward that clips or cuts then shows it
-        typical_weight = float(np.median(weight[bars.finite]))
+        typical_weight = median(weight[bars.finite])
         weight = np.where(bars.finite, np.clip(weight / typical_weight, 1e-12, 1e12), 0.0)
     values = differences.values if bars.finite.all() else np.where(bars.finite, differences.values, 0.0)
     share, typical = _share(tolerances), _typical(moves)
@@ -200,7 +200,7 @@ def _compare_cotangents(
         allowed = math.sqrt(float(cotangent @ cotangent)) * tolerances.atol
         resolutions.append(total / (np.maximum(signal, allowed * typical / share) + _TINY))
         inputs &= _resolved_inputs(point, terms, moves, total, share, allowed, only)
-    resolution = float(np.median(resolutions)) if point.value.size else 0.0
+    resolution = median(np.concatenate(resolutions)) if point.value.size else 0.0
     if resolution > share:
         covered &= False
     return Probed(agrees=agrees, resolution=resolution, covered=covered, inputs=inputs)
@@ -228,7 +228,7 @@ def _compare_tangents(point: Point, tolerances: Tolerances, differences: _Differ
         error = np.abs(push_forward(point, move) - values)
         agrees = agrees and bool((~bars.finite | (error <= bars.bar)).all())
     usable = bars.finite & (bars.signal > 0)
-    resolution = float(np.median(bars.bar[usable] / bars.signal[usable])) if usable.any() else 0.0
+    resolution = median(bars.bar[usable] / bars.signal[usable]) if usable.any() else 0.0
     inputs = np.ones(len(point.input_sizes), dtype=np.bool_)
     if only is None and len(inputs) > 1:
         for index, part in enumerate(split(moves, point.input_sizes)):

@@ -14,13 +14,11 @@ def pull_back(point: Point, cotangent: Array) -> Array:
 
     Outputs that hang on no graph take no part: their rows are zero.
     """
-    outputs, cotangents = _cotangents(point, cotangent[None, :])
+    outputs, cotangents = _cotangents(point, cotangent, ())
     inputs = point.problem.inputs
     if not outputs:
         return np.zeros_like(point.position)
-    gradients = torch.autograd.grad(
-        outputs, inputs, [each[0] for each in cotangents], retain_graph=True, allow_unused=True
-    )
+    gradients = torch.autograd.grad(outputs, inputs, cotangents, retain_graph=True, allow_unused=True)
     return flatten([_dense(each, like) for each, like in zip(gradients, inputs, strict=True)])
 
 
@@ -29,8 +27,8 @@ def pull_back_stack(point: Point, cotangents: Array) -> Array:
 
     Raises what batching raises.
     """
-    outputs, stacks = _cotangents(point, cotangents)
     count, inputs = len(cotangents), point.problem.inputs
+    outputs, stacks = _cotangents(point, cotangents, (count,))
     if not outputs:
         return np.zeros((count, point.position.size))
     gradients = torch.autograd.grad(
@@ -45,13 +43,15 @@ def pull_back_stack(point: Point, cotangents: Array) -> Array:
     return parts[0] if len(parts) == 1 else np.concatenate(parts, 1)
 
 
-def _cotangents(point: Point, flat: Array) -> tuple[list[Tensor], list[Tensor]]:
+def _cotangents(point: Point, flat: Array, leading: tuple[int, ...]) -> tuple[list[Tensor], list[Tensor]]:
+    """Outputs that hang on a graph, and their parts of flat cotangents, in memory that a backward may write to."""
     outputs, cotangents = [], []
     for output, part in zip(point.linearization.outputs, split(flat, point.output_sizes), strict=True):
         if output.requires_grad:
-            stack = torch.from_numpy(np.array(part, order="C")).view(len(flat), *output.shape)
+            stack = torch.from_numpy(np.array(part, order="C")).view((*leading, *output.shape))
             outputs.append(output)
-            cotangents.append(stack.to(dtype=output.dtype, device=output.device))
+            plain = output.dtype == torch.float64 and output.device.type == "cpu"
+            cotangents.append(stack if plain else stack.to(dtype=output.dtype, device=output.device))
     return outputs, cotangents
 
 
