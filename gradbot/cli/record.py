@@ -85,12 +85,23 @@ def _package(target: Target) -> str:
 
 
 def _run(command_line: Sequence[str], environment: Mapping[str, str]) -> int:
-    """The exit code of the command; of a signal, what a shell would give."""
+    """The exit code of the command; of a signal, what a shell would give. An interrupt is the command's to answer."""
     try:
-        code = subprocess.run(list(command_line), env=dict(environment), check=False).returncode
+        process = subprocess.Popen(list(command_line), env=dict(environment))
     except OSError as error:
         raise UsageError(f"cannot run {command_line[0]}: {error.strerror}") from None
+    with process:
+        code = _waited(process)
     return code if code >= 0 else 128 - code
+
+
+def _waited(process: subprocess.Popen[bytes]) -> int:
+    """Wait for the command, also where Ctrl-C reaches both of us: what was seen until then is kept."""
+    while True:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:
+            continue
 
 
 def _collect(spool: Path, folder: Path, per_target: int, *, prune: bool) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from gradbot.engine.references import References
 from gradbot.errors import UsageError
-from gradbot.inputs.source import Collected, InputsError, LoadedCase, Request, case_id, renamed
+from gradbot.inputs.source import Collected, InputsError, LoadedCase, Request, StaleRecordingError, case_id, renamed
 from gradbot.inputs.targets import resolve, subject_of
 from gradbot.inputs.tensors import dtype_of, prepared, shapes_text
 from gradbot.model import Case, CheckSettings, ImportProblem, InputSource
@@ -84,7 +84,7 @@ def load(case: Case, root: Path) -> LoadedCase:
         raise InputsError(str(error)) from None
     sample = next((each for each in samples if _key(each) == key), None)
     if sample is None:
-        raise InputsError(f"{file} has no sample {key} any more")
+        raise StaleRecordingError(f"{file} has no sample {key} any more")
     subject = subject_of(target, root)
     args, kwargs = _arguments(sample, path)
     dtype = getattr(torch, case.dtype) if case.dtype != dtype_of((args, kwargs)) else None
@@ -106,8 +106,7 @@ def _arguments(sample: Entry, path: Path) -> tuple[tuple[Any, ...], dict[str, An
         args = tuple(decode_value(raw, attached) for raw in sample["args"])
         kwargs = {name: decode_value(raw, attached) for name, raw in sample["kwargs"].items()}
     except (KeyError, ValueError, TypeError, AttributeError, ImportError) as error:
-        reason = f"{type(error).__name__}: {error}"
-        raise InputsError(f"{path.name} cannot be read back: {reason}. Record again") from None
+        raise StaleRecordingError(f"{path.name} cannot be read back, {type(error).__name__}: {error}") from None
     return args, kwargs
 
 

@@ -19,6 +19,10 @@ class InputsError(ExplainedError):
     """The inputs of a case cannot be made; the message says why in one line."""
 
 
+class StaleRecordingError(InputsError):
+    """A recorded call that names what is gone; the message says what."""
+
+
 def _silent(stage: str, what: str = "") -> None:
     """Tells nobody."""
 

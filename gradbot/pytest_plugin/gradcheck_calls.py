@@ -63,6 +63,12 @@ class _Seen:
         if short not in self.targets:
             self.targets[short] = op_target(name, self.root) or Target(id=short, kind=TargetKind.OP, seen="runtime")
 
+    def function_raised(self, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """It was reached all the same."""
+
+    def op_raised(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """It was reached all the same."""
+
 
 @dataclass(slots=True)
 class Calls:

@@ -104,12 +104,23 @@ def _checked(case: Case, cls: type | None, target: str, args: tuple[Any, ...], k
     args, kwargs = _with_leaves((args, kwargs), leaves)
     if cls is not None:
         func: Callable[..., Any] = cls.apply  # type: ignore[attr-defined]
-        return check_case(case, func, args, kwargs, function_class=cls)
+        return _settled(check_case(case, func, args, kwargs, function_class=cls))
     namespace, _, name = target.partition("::")
     op: Any = getattr(torch.ops, namespace)
     for part in name.split("."):
         op = getattr(op, part)
-    return check_case(dataclasses.replace(case), op, args, kwargs)
+    return _settled(check_case(case, op, args, kwargs))
+
+
+def _settled(result: CaseResult) -> CaseResult:
+    """A forward that raises says nothing about a gradient: tests also call what must be refused."""
+    kinds = {finding.kind for check in result.checks for finding in check.findings}
+    if result.outcome is not Outcome.ERRORED or "user_error_in_forward" not in kinds:
+        return result
+    details = result.checks[0].details
+    return dataclasses.replace(
+        result, outcome=Outcome.INCONCLUSIVE, checks=(), reason="user_error", details={"stage": "forward", **details}
+    )
 
 
 def _tensors(value: Any, seen: set[int]) -> Iterator[Tensor]:

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from gradbot.record.signature import plain_part, signature, size, wants_grad
+from gradbot.record.signature import plain_part, quick_key, signature, size, wants_grad
 from gradbot.record.tensors import Attached, NotPortableError
 from gradbot.record.values import encode_value, seeds
 
@@ -64,6 +64,8 @@ class Spool:
     scope: Scope
     test_id: Callable[[], str]
     in_place: InPlace | None = None
+    _targets: dict[type, str] = field(default_factory=dict)
+    _quick: set[tuple[str, Any]] = field(default_factory=set)
     _seen: set[tuple[str, Any]] = field(default_factory=set)
     _kinds: Counter[tuple[str, Any]] = field(default_factory=Counter)
     _per_target: Counter[str] = field(default_factory=Counter)
@@ -73,27 +75,62 @@ class Spool:
 
     def function_called(self, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Keep the call if nothing like it was kept before."""
-        if self.scope.has_module(cls.__module__):
-            self._called(f"{cls.__module__}:{cls.__qualname__}", cls, args, kwargs)
+        target = self._target(cls)
+        if target:
+            self._called(target, cls, args, kwargs)
 
     def op_called(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Keep the call if nothing like it was kept before."""
         if self.scope.has_op(name):
             self._called(name.removesuffix(".default"), None, args, kwargs)
 
+    def function_raised(self, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Withdraw the call: a test of what is refused is no sample."""
+        target = self._target(cls)
+        if target:
+            self._withdrawn(target, args, kwargs)
+
+    def op_raised(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Withdraw the call."""
+        if self.scope.has_op(name):
+            self._withdrawn(name.removesuffix(".default"), args, kwargs)
+
+    def _target(self, cls: type) -> str:
+        """The id of a Function of interest; empty for others."""
+        found = self._targets.get(cls)
+        if found is None:
+            found = f"{cls.__module__}:{cls.__qualname__}" if self.scope.has_module(cls.__module__) else ""
+            if "<locals>" not in cls.__qualname__:  # such a class must not be kept alive
+                self._targets[cls] = found
+        return found
+
     def _called(self, target: str, cls: type | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         try:
-            parts = signature(args, kwargs)
-            key = (target, parts)
-            if key in self._seen:
+            if self._per_target[target] >= SEEN_PER_TARGET:
+                return
+            quick = (target, quick_key(args, kwargs))
+            if quick in self._quick:
                 return
             with self._lock:
-                if key not in self._seen:
-                    self._seen.add(key)
+                self._quick.add(quick)
+                parts = signature(args, kwargs)
+                if (target, parts) not in self._seen:
+                    self._seen.add((target, parts))
                     self._consider(target, cls, parts, args, kwargs)
         except Exception as error:  # noqa: BLE001  recording must never change what the suite does
             with suppress(Exception):
                 self._write({"target": target, "problem": f"{type(error).__name__}: {error}"[:300]})
+
+    def _withdrawn(self, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        with suppress(Exception), self._lock:
+            parts = signature(args, kwargs)
+            if (target, parts) in self._seen:
+                # the same signature may do with other values
+                self._quick.discard((target, quick_key(args, kwargs)))
+                self._seen.discard((target, parts))
+                self._kinds[target, plain_part(parts)] -= 1
+                self._per_target[target] -= 1
+                self._write({"target": target, "signature": repr(parts), "raised": True})
 
     def _consider(
         self, target: str, cls: type | None, parts: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]

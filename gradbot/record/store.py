@@ -46,16 +46,28 @@ class Summary:
 
 
 def read_spool(folder: Path) -> list[Entry]:
-    """Every call that any process of a run has written. Lines cut short by a crash are passed over."""
+    """Every call that any process of a run has written, but for those that raised.
+
+    Lines cut short by a crash are passed over.
+    """
     entries: list[Entry] = []
     for path in sorted(folder.glob("*/calls.jsonl")):
+        found: list[Entry] = []
         for line in path.read_text(encoding="utf-8").splitlines():
             try:
                 entry = json.loads(line)
             except ValueError:
                 continue
-            entries.append({**entry, "folder": str(path.parent)})
+            if entry.get("raised"):
+                found = [each for each in found if not _same_call(each, entry)]
+            else:
+                found.append({**entry, "folder": str(path.parent)})
+        entries += found
     return entries
+
+
+def _same_call(left: Entry, right: Entry) -> bool:
+    return (left["target"], left.get("signature")) == (right["target"], right["signature"])
 
 
 def choose(entries: Iterable[Entry], kept: Sequence[Entry], limits: Limits) -> list[Entry]:

@@ -27,22 +27,18 @@ class Listener(Protocol):
     def function_called(self, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """`cls.apply(*args, **kwargs)` is about to run."""
 
+    def function_raised(self, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """What was about to run has raised."""
+
     def op_called(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """The op `ns::name` or `ns::name.overload` is about to run."""
 
+    def op_raised(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """What was about to run has raised."""
+
 
 _QUIET = threading.local()
-
-
-@contextlib.contextmanager
-def unseen() -> Iterator[None]:
-    """Calls made inside, on this thread, are not heard."""
-    before = getattr(_QUIET, "on", False)
-    _QUIET.on = True
-    try:
-        yield
-    finally:
-        _QUIET.on = before
+"""`on` while listeners run: what they call themselves, on this thread, is not heard."""
 
 
 @contextlib.contextmanager
@@ -50,7 +46,7 @@ def watching(listener: Listener) -> Iterator[None]:
     """Hear of every call until the end of the block. Several listeners may be active at once."""
     with _PATCHING:
         if not _LISTENERS:
-            _ORIGINALS.append(_patch())
+            _ACTIVE.append(_patch())
         _LISTENERS.append(listener)
     try:
         yield
@@ -58,50 +54,70 @@ def watching(listener: Listener) -> Iterator[None]:
         with _PATCHING:
             _LISTENERS.remove(listener)
             if not _LISTENERS:
-                _restore(_ORIGINALS.pop())
+                _restore(_ACTIVE.pop())
 
 
 @dataclass(frozen=True, slots=True)
-class _Originals:
+class _Patch:
+    """What was exchanged, and for what. Tests patch the same things: what is no longer ours is left alone."""
+
+    apply: FunctionType
     code: CodeType
-    apply: Callable[..., Any]
-    overload_call: Callable[..., Any]
-    packet_call: Callable[..., Any]
+    calls: tuple[tuple[Any, Callable[..., Any], Callable[..., Any]], ...]
 
 
-# The exchanged code has no closure of ours, so what it needs stands at module level.
+_NAME = "_gradbot_called"
+"""By this name the exchanged code, which has no closure of ours, finds `_called` in torch's module."""
+
 _PATCHING = threading.Lock()
 _LISTENERS: list[Listener] = []
-_ORIGINALS: list[_Originals] = []
+_ACTIVE: list[_Patch] = []
 
 
-def _patch() -> _Originals:
+def _patch() -> _Patch:
     apply: Any = torch.autograd.Function.apply
     function: FunctionType = apply.__func__
     code = function.__code__
     copy = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, function.__closure__)
     copy.__kwdefaults__ = function.__kwdefaults__
-    originals = _Originals(code, copy, OpOverload.__call__, OpOverloadPacket.__call__)
-    function.__code__ = _exchanged(code)
-    OpOverload.__call__ = _op_call(originals.overload_call, _overload_name)  # type: ignore[method-assign]
-    OpOverloadPacket.__call__ = _op_call(originals.packet_call, _packet_name)  # type: ignore[method-assign]
-    return originals
+    exchanged = _exchanged(code)
+    function.__globals__[_NAME] = functools.partial(_called, copy)
+    function.__code__ = exchanged
+    calls = []
+    for cls, name_of in ((OpOverload, _overload_name), (OpOverloadPacket, _packet_name)):
+        kept: Callable[..., Any] = cls.__call__
+        calls.append((cls, kept, _op_call(kept, name_of)))
+        cls.__call__ = calls[-1][2]  # type: ignore[method-assign]
+    return _Patch(function, code, tuple(calls))
 
 
-def _restore(originals: _Originals) -> None:
-    apply: Any = torch.autograd.Function.apply
-    apply.__func__.__code__ = originals.code
-    OpOverload.__call__ = originals.overload_call  # type: ignore[method-assign]
-    OpOverloadPacket.__call__ = originals.packet_call  # type: ignore[method-assign]
+def _restore(patch: _Patch) -> None:
+    patch.apply.__code__ = patch.code
+    del patch.apply.__globals__[_NAME]
+    for cls, kept, ours in patch.calls:
+        if cls.__call__ is ours:
+            cls.__call__ = kept
 
 
-def called(cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """What the exchanged code of `Function.apply` runs. Functions that torch makes for registered ops are its own."""
-    if not cls.__module__.startswith("torch.") and _audible(args, kwargs):
-        with unseen():
-            for listener in tuple(_LISTENERS):
-                listener.function_called(cls, args, kwargs)
-    return _ORIGINALS[-1].apply(cls, *args, **kwargs)
+def _called(apply: Callable[..., Any], cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """What `Function.apply` runs. Functions that torch makes for registered ops are its own affair."""
+    if cls.__module__.startswith("torch.") or not _audible(args, kwargs):
+        return apply(cls, *args, **kwargs)
+    _tell("function_called", cls, args, kwargs)
+    try:
+        return apply(cls, *args, **kwargs)
+    except BaseException:
+        _tell("function_raised", cls, args, kwargs)
+        raise
+
+
+def _tell(what: str, subject: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    _QUIET.on = True
+    try:
+        for listener in _LISTENERS:
+            getattr(listener, what)(subject, args, kwargs)
+    finally:
+        _QUIET.on = False
 
 
 def _exchanged(code: CodeType) -> CodeType:
@@ -120,29 +136,28 @@ def _with_class_cell() -> FunctionType:
 
     def apply(cls: type, *args: Any, **kwargs: Any) -> Any:
         __class__  # noqa: B018  keeps it a free variable
-        from gradbot.record.watch import called
-
-        return called(cls, args, kwargs)
+        return _gradbot_called(cls, args, kwargs)  # type: ignore[name-defined]  # noqa: F821
 
     assert isinstance(apply, FunctionType)
     return apply
 
 
 def _without_cells(cls: type, *args: Any, **kwargs: Any) -> Any:
-    from gradbot.record.watch import called
-
-    return called(cls, args, kwargs)
+    return _gradbot_called(cls, args, kwargs)  # type: ignore[name-defined]  # noqa: F821
 
 
 def _op_call(original: Callable[..., Any], name_of: Callable[[Any], str]) -> Callable[..., Any]:
     @functools.wraps(original)
     def call(self: Any, /, *args: Any, **kwargs: Any) -> Any:
         name = name_of(self)
-        if not name.startswith(_TORCH_NAMESPACES) and _audible(args, kwargs):
-            with unseen():
-                for listener in tuple(_LISTENERS):
-                    listener.op_called(name, args, kwargs)
-        return original(self, *args, **kwargs)
+        if name.startswith(_TORCH_NAMESPACES) or not _audible(args, kwargs):
+            return original(self, *args, **kwargs)
+        _tell("op_called", name, args, kwargs)
+        try:
+            return original(self, *args, **kwargs)
+        except BaseException:
+            _tell("op_raised", name, args, kwargs)
+            raise
 
     return call
 
@@ -160,12 +175,15 @@ def _packet_name(packet: OpOverloadPacket[Any, Any]) -> str:
 
 def _audible(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether a call is a plain one: not our own, not traced, not under a functorch transform, on real tensors."""
-    if getattr(_QUIET, "on", False) or torch.compiler.is_compiling():
+    if getattr(_QUIET, "on", False) or torch._C._are_functorch_transforms_active():
         return False
-    if torch._C._are_functorch_transforms_active() or torch._C._get_tracing_state() is not None:
+    if torch._C._get_tracing_state() is not None or torch.compiler.is_compiling():
         return False
-    return not any(_is_traced(value) for value in (*args, *kwargs.values()))
+    for value in args:
+        if _is_traced(type(value)):
+            return False
+    return not (kwargs and any(_is_traced(type(value)) for value in kwargs.values()))
 
 
-def _is_traced(value: Any) -> bool:
-    return isinstance(value, Tensor) and type(value).__name__ in ("FakeTensor", "FunctionalTensor")
+def _is_traced(kind: type) -> bool:
+    return kind is not Tensor and issubclass(kind, Tensor) and kind.__name__ in ("FakeTensor", "FunctionalTensor")

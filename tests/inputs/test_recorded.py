@@ -13,7 +13,7 @@ import torch
 from gradbot import inputs
 from gradbot.config import load
 from gradbot.engine.api import check_case
-from gradbot.inputs.source import Collected, InputsError
+from gradbot.inputs.source import Collected, StaleRecordingError
 from gradbot.model import InputSource, Outcome, Target, TargetKind
 from gradbot.record.spool import Scope, Spool
 from gradbot.record.store import Limits, read_spool, update
@@ -117,7 +117,7 @@ def test_a_sample_that_is_gone_says_so(project: Path) -> None:
     for path in (project / "gradbot_cases").glob("*.json"):
         content = json.loads(path.read_text())
         path.write_text(json.dumps({**content, "samples": []}))
-    with pytest.raises(InputsError, match="has no sample"):
+    with pytest.raises(StaleRecordingError, match="has no sample"):
         inputs.load_case(case, project)
 
 
@@ -130,5 +130,5 @@ def test_objects_that_are_gone_say_so(tmp_path: Path, monkeypatch: pytest.Monkey
     recorded(tmp_path, (torch.randn(3, requires_grad=True), torch.ones(3), recorded_helpers_here.scale))
     (case,) = collected(tmp_path).cases
     monkeypatch.delattr(recorded_helpers_here, "scale")
-    with pytest.raises(InputsError, match="Record again"):
+    with pytest.raises(StaleRecordingError, match="scale"):
         inputs.load_case(case, tmp_path)

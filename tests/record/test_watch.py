@@ -55,8 +55,14 @@ class Heard:
     def function_called(self, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.calls.append(cls.__qualname__)
 
+    def function_raised(self, cls: type, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.calls.append(f"{cls.__qualname__} raised")
+
     def op_called(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self.calls.append(name)
+
+    def op_raised(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        self.calls.append(f"{name} raised")
 
 
 @pytest.fixture

@@ -1,0 +1,112 @@
+"""What recording a package's own tests gives: targets discovered, with usable inputs, and the verdicts on them.
+
+    python tests/benchmarks/recording.py PACKAGE=PATH_OF_ITS_TESTS [...] [--seconds 300] [--runs 0] [-k EXPRESSION]
+
+Run it in an environment that has the packages and gradbot. Each package's tests are recorded, interrupted after
+`--seconds`, and `gradbot check` runs on what was recorded. With `--runs` they also run so often plain: whether pytest's
+outcomes are the same is printed, and the slowdown as the ratio of the least processor times.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+
+def run(command: list[str], folder: Path) -> tuple[str, float]:
+    """What a command prints, and the processor time that it and its children took."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PY_COLORS": "0"}
+    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, errors="replace")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return done.stdout + done.stderr, spent
+
+
+def outcomes(text: str) -> str:
+    """pytest's counts, without warnings and time."""
+    closing = [line for line in text.splitlines() if re.search(r"\d+ (passed|failed|error)", line)]
+    return (
+        ", ".join(re.findall(r"\d+ (?:passed|failed|errors?|skipped|xfailed)", closing[-1])) if closing else "cut off"
+    )
+
+
+def measure(package: str, tests: Path, seconds: float, runs: int, expression: str) -> dict[str, Any]:
+    """The row of one package."""
+    folder = Path(tempfile.mkdtemp(prefix="gradbot-recording-"))
+    limit = ["timeout", "-s", "INT", "-k", "60", f"{seconds:g}"]
+    pytest = [*limit, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", str(tests)]
+    pytest += ["-k", expression] if expression else []
+    gradbot = [sys.executable, "-m", "gradbot"]
+    cases = ["--dir", str(folder / "cases"), "--prune"]
+    where = tests if tests.is_dir() else tests.parent
+    (folder / "gradbot.toml").write_text('recorded = "cases"\n')
+    plain, recorded = [], []
+    for _ in range(max(1, runs)):
+        plain += [run(pytest, where)] if runs else []
+        recorded.append(run([*gradbot, "record", "-p", package, *cases, "--", *pytest], where))
+    options = ["--json", str(folder / "report.json"), "-q", "--retries", "0"]
+    run([*gradbot, "check", package, *options], folder)
+    report = json.loads((folder / "report.json").read_text()) if (folder / "report.json").exists() else {}
+    return {
+        "plain": outcomes(plain[-1][0]) if plain else "",
+        "recorded": outcomes(recorded[-1][0]),
+        "slowdown": min(each[1] for each in recorded) / min(each[1] for each in plain) if plain else 0.0,
+        "said": [line for line in recorded[-1][0].splitlines() if line.startswith(("gradbot:", "  not "))],
+        **verdicts(report),
+        "folder": str(folder),
+    }
+
+
+def verdicts(report: dict[str, Any]) -> dict[str, Any]:
+    """Counts of Functions and ops of the package, and how they stand."""
+    targets = {each["id"] for each in report.get("targets", []) if each["kind"] != "callable"}
+    states: dict[str, set[str]] = {}
+    for result in report.get("results", []):
+        if result["outcome"] not in ("skipped",):
+            states.setdefault(result["case"]["target"], set()).add(result["outcome"])
+    return {
+        "targets": len(targets),
+        "usable": len(targets & states.keys()),
+        "cases": Counter(result["outcome"] for result in report.get("results", [])),
+        "failed": sorted(
+            name for name, found in states.items() if found & {"failed", "errored", "crashed", "timed_out"}
+        ),
+        "without": sorted(targets - states.keys()),
+    }
+
+
+def main() -> None:
+    """Print one block a package."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("suites", nargs="+", metavar="PACKAGE=PATH")
+    parser.add_argument("--seconds", type=float, default=300.0)
+    parser.add_argument("--runs", type=int, default=0)
+    parser.add_argument("-k", dest="expression", default="")
+    arguments = parser.parse_args()
+    for suite in arguments.suites:
+        package, _, path = suite.partition("=")
+        row = measure(package, Path(path).resolve(), arguments.seconds, arguments.runs, arguments.expression)
+        print(f"{package}: {row['usable']} of {row['targets']} targets have usable inputs")
+        print(f"  suite: {row['recorded']}")
+        if arguments.runs:
+            same = "the same" if row["plain"] == row["recorded"] else f"OTHERS: {row['plain']}"
+            print(f"  without recording: {same}; recording takes {row['slowdown']:.2f} x the processor time")
+        print("".join(f"  {line}\n" for line in row["said"]), end="")
+        print(f"  cases: {dict(row['cases'])}")
+        print(f"  failing: {', '.join(row['failed']) or 'none'}")
+        print(f"  without inputs: {', '.join(row['without']) or 'none'}")
+        print(f"  kept in {row['folder']}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
