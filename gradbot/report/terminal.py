@@ -164,9 +164,9 @@ def _lines(report: Report, told: Sequence[Item], compared: bool, width: int, ver
         name = Text(text.one_line(item.target) or "(across targets)", style="bold" if item.failing else "")
         if wide:
             said.append("".join(f" ({tag})" for tag in tags), style="magenta")
-            table.add_row(_symbol(item.outcome, item.severity), name, item.check or "run", said, at)
+            table.add_row(_symbol(item.outcome, item.severity), name, _check_name(item), said, at)
         else:
-            name.append(f"  {item.check or 'run'}", style="cyan")
+            name.append(f"  {_check_name(item)}", style="cyan")
             below = " · ".join(part for part in (at, wording.where(item), *tags) if part)
             table.add_row(_symbol(item.outcome, item.severity), Group(name, said, *_dim(below)))
     rest = len(told) - len(shown)
@@ -272,7 +272,7 @@ def _picture(picture: JacobianMap, width: int) -> RenderableType:
 
 
 def _check(check: CheckResult, width: int) -> list[RenderableType]:
-    head = Text.assemble(_symbol(check.outcome), " ", (check.check, "bold"))
+    head = Text.assemble(_symbol(check.outcome), " ", (text.one_line(check.check, 60), "bold"))
     word = messages.OUTCOMES[check.outcome]
     head.append(f"  {word} · {text.duration(check.seconds)}", style="dim")
     parts: list[RenderableType] = [head]
@@ -280,7 +280,7 @@ def _check(check: CheckResult, width: int) -> list[RenderableType]:
         parts.append(_indented(Text(text.one_line(messages.reason_text(check.reason, check.details)))))
     for finding in check.findings:
         occurrence = Occurrence(result=None, check=None, finding=finding)
-        sure = f" · {finding.severity.value} · {messages.CERTAINTIES[finding.certainty]} · {finding.rule}"
+        sure = f" · {finding.severity.value} · {messages.CERTAINTIES[finding.certainty]} · {text.one_line(finding.rule, 20)}"
         at = f" · {text.one_line(finding.location.path)}:{finding.location.line}" if finding.location else ""
         parts += [_indented(each) for each in _body(occurrence, check.outcome, width)]
         parts.append(_indented(Text((sure + at).lstrip(" ·"), style="dim")))
@@ -299,7 +299,7 @@ def _again(result: CaseResult, rule: str = "") -> RenderableType:
         return Text("  again: no command, because a name holds control characters", style="dim")
     lines = [Text.assemble(("  again: ", "dim"), (command, "green"), no_wrap=True, overflow="ignore")]
     if rule:
-        more = f"  more:  gradbot show {_quoted(result.case.id)}; gradbot explain {rule}"
+        more = f"  more:  gradbot show {_quoted(result.case.id)}; gradbot explain {text.one_line(rule, 20)}"
         lines.append(Text(more, style="dim", no_wrap=True, overflow="ignore"))
     return Group(*lines)
 
@@ -314,6 +314,10 @@ def _output(tail: str) -> RenderableType:
 
 def _fact(said: Iterable[str]) -> RenderableType:
     return Group(*[Text(line) for line in said])
+
+
+def _check_name(item: Item) -> str:
+    return text.one_line(item.check, 60) or "run"
 
 
 def _dim(line: str) -> list[Text]:
