@@ -18,11 +18,6 @@ from gradbot.errors import UsageError
 from gradbot.model import EXPECTATIONS, CheckName
 from gradbot.rules import RULES
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 FILE_NAME = "gradbot.toml"
 ENVIRONMENT_PREFIX = "GRADBOT_"
 
@@ -92,6 +87,12 @@ def _has_table(path: Path) -> bool:
 
 
 def _parse(path: Path) -> dict[str, Any]:
+    # imported here: an interpreter that runs workers may lack tomli, and never reads a file
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+
     try:
         return tomllib.loads(path.read_text("utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
