@@ -76,3 +76,18 @@ def one_line(error: BaseException) -> str:
     """An exception in one line: its class and the first line of its message, capped."""
     first = (str(error).strip().splitlines() or [""])[0][:300]
     return f"{type(error).__name__}: {first}" if first else type(error).__name__
+
+
+def is_ours(error: BaseException) -> bool:
+    """Whether gradbot itself is wrong, and not user code: the last Python frame is ours, and torch did not refuse.
+
+    torch refuses with RuntimeError and its subclasses. Where `Subject` calls a function that is not written in Python,
+    its own frame is the last one.
+    """
+    trace = error.__traceback__
+    if trace is None or isinstance(error, RuntimeError):
+        return False
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    module = str(trace.tb_frame.f_globals.get("__name__", ""))
+    return module.startswith("gradbot.engine.") and module != "gradbot.engine.subject"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,7 +15,7 @@ from gradbot.engine.prepare import Prepared
 from gradbot.engine.problem import Problem
 from gradbot.engine.references import References
 from gradbot.engine.subject import Subject
-from gradbot.engine.user_errors import meaning
+from gradbot.engine.user_errors import is_ours, meaning
 from gradbot.model import (
     Capability,
     Certainty,
@@ -32,10 +33,8 @@ from gradbot.model import (
 )
 from gradbot.rules import RULES
 
-T = TypeVar("T")
-
 CHECK_SECONDS, CHECK_CALLS = 0.1, 3
-"""What a check beside the Jacobian may cost: so many seconds and, of costly functions, so many calls."""
+"""What a check beside the Jacobian may cost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,18 +70,20 @@ class Context:
         """A CPU generator of this case's own; the global one is never drawn from."""
         return torch.Generator().manual_seed((self.seed * 1_000_003 + salt) % (1 << 63))
 
-    def repeats(self, seconds: float, at_most: int, at_least: int = 2) -> int:
-        """How often something as costly as a call may be done within `seconds`."""
-        affordable = int(seconds / self.call_seconds) if self.call_seconds > 0 else at_most
-        return max(at_least, min(at_most, affordable))
+    def found(self, attempts: Sequence[Callable[[], Finding | None]]) -> tuple[tuple[Finding, ...], tuple[Note, ...]]:
+        """What `attempts` find, the first one always made and further ones as time allows; a note where not all were.
 
-    def affordable(self, items: Sequence[T], *, calls: float) -> tuple[tuple[T, ...], tuple[Note, ...]]:
-        """As many of `items` as a check may spend time on when each costs `calls` calls, and a note where not all."""
-        seconds = CHECK_SECONDS + CHECK_CALLS * self.call_seconds
-        count = self.repeats(seconds / calls, len(items), at_least=1)
-        if count >= len(items):
-            return tuple(items), ()
-        return tuple(items[:count]), (Note(code="bounded", details={"done": count, "of": len(items)}),)
+        So many seconds are allowed and, of costly functions, the time of so many calls.
+        """
+        deadline = time.perf_counter() + CHECK_SECONDS + CHECK_CALLS * self.call_seconds
+        findings = []
+        for done, attempt in enumerate(attempts):
+            if done and time.perf_counter() > deadline:
+                return tuple(findings), (Note(code="bounded", details={"done": done, "of": len(attempts)}),)
+            finding = attempt()
+            if finding is not None:
+                findings.append(finding)
+        return tuple(findings), ()
 
     def location(self, *methods: str) -> Location | None:
         """Where the first of a Function's `methods` stands, or the checked callable."""
@@ -172,7 +173,12 @@ def concluded(
 
 
 def raised(context: Context, check: CheckName, error: BaseException, stage: str) -> CheckResult:
-    """User code raised at `stage`: unsupported, a broken contract or an error, as its message says."""
+    """User code raised at `stage`: unsupported, a broken contract or an error, as its message says.
+
+    An error of gradbot's own is raised again: it must never be told as one of the target.
+    """
+    if is_ours(error):
+        raise error
     found = meaning(error, stage)
     if found.outcome is Outcome.UNSUPPORTED:
         return unsupported(check, found.reason, **found.details)

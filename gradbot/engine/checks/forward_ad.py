@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 import torch.autograd.forward_ad as fwAD
@@ -100,22 +101,24 @@ def _undefined(context: Context, tangents: tuple[Tensor, ...], first: tuple[Tens
     count = len(tangents)
     if count < 2:
         return ()
-    chosen, _ = context.affordable(range(count), calls=1.0)
-    for left_out in chosen:
-        zeroed = tuple(torch.zeros_like(each) if k == left_out else each for k, each in enumerate(tangents))
-        missing = tuple(None if k == left_out else each for k, each in enumerate(tangents))
-        expected = _tangents(context.problem, zeroed)
-        try:
-            found = _tangents(context.problem, missing)
-        except Exception as error:  # noqa: BLE001 - it worked with zeros
-            details = {"undefined": str(left_out), "message": one_line(error)}
-            return (context.finding(NAME, "undefined_tangent", methods=("jvp",), input=left_out, details=details),)
-        place = disagrees(
-            where_finite(found, first),
-            where_finite(expected, first),
-            relative=context.rounding,
-            scales=first,
-        )
-        if place is not None:
-            return (context.finding(NAME, "undefined_tangent", methods=("jvp",), output=place, input=left_out),)
-    return ()
+    findings, _ = context.found([partial(_left_out, context, tangents, first, each) for each in range(count)])
+    return findings
+
+
+def _left_out(
+    context: Context, tangents: tuple[Tensor, ...], first: tuple[Tensor | None, ...], position: int
+) -> Finding | None:
+    zeroed = tuple(torch.zeros_like(each) if k == position else each for k, each in enumerate(tangents))
+    missing = tuple(None if k == position else each for k, each in enumerate(tangents))
+    expected = _tangents(context.problem, zeroed)
+    try:
+        found = _tangents(context.problem, missing)
+    except Exception as error:  # noqa: BLE001 - it worked with zeros
+        details = {"undefined": str(position), "message": one_line(error)}
+        return context.finding(NAME, "undefined_tangent", methods=("jvp",), input=position, details=details)
+    place = disagrees(
+        where_finite(found, first), where_finite(expected, first), relative=context.rounding, scales=first
+    )
+    if place is None:
+        return None
+    return context.finding(NAME, "undefined_tangent", methods=("jvp",), output=place, input=position)

@@ -38,14 +38,13 @@ def run(context: Context) -> CheckResult:
         return raised(context, NAME, error, "backward")
     tests: list[Callable[[], Finding | None]] = [
         lambda: _zero(context, vjp, first, base),
-        lambda: _scaled(context, vjp, first, base, -1.0),
-        lambda: _scaled(context, vjp, first, base, HUGE),
-        lambda: _added(context, vjp, first, second, base),
         *(_layout_test(context, vjp, name, variant, base) for name, variant in _variants(first)),
+        lambda: _scaled(context, vjp, first, base, HUGE),
+        lambda: _scaled(context, vjp, first, base, -1.0),
+        lambda: _added(context, vjp, first, second, base),
         *(_input_test(context, name, each, base, first) for name, each in _input_variants(context)),
     ]
-    chosen, notes = context.affordable(tests, calls=1.0)
-    findings = tuple(finding for test in chosen if (finding := test()) is not None)
+    findings, notes = context.found(tests)
     return concluded(NAME, _first_of_each(findings), notes=notes)
 
 

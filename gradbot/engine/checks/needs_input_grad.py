@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -38,8 +39,7 @@ def run(context: Context) -> CheckResult:
         full = torch.autograd.grad(outputs, context.subject.inputs, copies, allow_unused=True)
     except Exception as error:  # noqa: BLE001 - whatever user code raises is part of the verdict
         return raised(context, NAME, error, "backward")
-    chosen, notes = context.affordable(subsets(count), calls=1.0)
-    findings = [found for subset in chosen if (found := _one(context, subset, directions, full)) is not None]
+    findings, notes = context.found([partial(_one, context, each, directions, full) for each in subsets(count)])
     result = concluded(NAME, _by_input(findings), notes=notes)
     if findings and result.outcome is Outcome.PASSED:
         return replace(result, outcome=Outcome.INCONCLUSIVE, reason="raises_when_frozen", details=findings[0].details)

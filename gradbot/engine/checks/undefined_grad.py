@@ -5,6 +5,8 @@ None reaches user code only after `ctx.set_materialize_grads(False)`; the check 
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
@@ -27,13 +29,8 @@ def run(context: Context) -> CheckResult:
         return raised(context, NAME, error, "backward")
     everything = frozenset(range(len(outputs)))
     subsets = [everything] + ([frozenset({each}) for each in sorted(everything)] if len(outputs) > 1 else [])
-    chosen, notes = context.affordable(subsets, calls=1.0)
-    findings = []
-    for undefined in chosen:
-        found = _one(context, outputs, full, usual, undefined)
-        if found is not None:
-            findings.append(found)
-    return concluded(NAME, tuple(findings), notes=notes)
+    findings, notes = context.found([partial(_one, context, outputs, full, usual, each) for each in subsets])
+    return concluded(NAME, findings, notes=notes)
 
 
 def _one(
