@@ -307,6 +307,17 @@ def faults() -> list[Fault]:
             place={"rows": "1"},
         ),
         Fault(name="times y", bend=lambda g, y: g * y, names=("extra_factor",), side="output", place={"quantity": "y"}),
+        Fault(
+            name="one row scaled, one column zero",
+            bend=_needs(2, lambda g, x: _column(_row(g, 1, 2.0), 1, 0.0)),
+            names=("compound",),
+        ),
+        Fault(
+            name="x0.9 from column 2 on",
+            bend=lambda g, x: _column(g, slice(2, None), 0.9),
+            names=("beyond_index", "scaled_slices"),
+        ),
+        Fault(name="rolled by two", bend=lambda g, x: g.roll(2, -1), names=("permutation",)),
         # Nothing that has a name: silence is right.
         Fault(name="noise", bend=lambda g, x: g * (1 + 0.3 * _field(g)), names=()),
         Fault(name="noise added", bend=lambda g, x: g + 0.3 * _field(g) * g.roll(1, -1), names=()),
