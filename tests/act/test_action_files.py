@@ -210,3 +210,12 @@ def test_outputs_come_from_what_publishing_sets() -> None:
         page = make_page(context(fake), gather.Gathered(parts=(part,)), base.Base(), None, given.merge)
     own = {"report", "junit", "artifact"}
     assert set(load("action.yml")["outputs"]) == set(outputs_of(page, 0, {})) | own
+
+
+def test_the_readme_s_workflow_lints_clean(tmp_path: Path) -> None:
+    blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    workflow = tmp_path / "gradients.yml"
+    workflow.write_text(next(block for block in blocks if "gradbot/gradbot@" in block))
+    run("actionlint", str(workflow))
+    run("zizmor", "--offline", "--config", ".github/zizmor.yml", str(workflow))
+    run("check-jsonschema", "--builtin-schema", "vendor.github-workflows", str(workflow))

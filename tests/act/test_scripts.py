@@ -251,3 +251,33 @@ def test_a_matrix_that_planned_code_made_up_is_refused(tmp_path: Path, entry: st
     assert done.returncode == 1
     assert "::error title=gradbot::" in done.stderr
     assert done.stdout == ""
+
+
+@pytest.mark.parametrize(("publish", "fresh"), [("only", True), ("no", False), ("same-job", False)])
+def test_what_only_publishes_never_uses_a_gradbot_that_lies_around(tmp_path: Path, publish: str, fresh: bool) -> None:
+    calls, version = tmp_path / "calls", (ROOT / "gradbot/version.py").read_text().split('"')[-2]
+    python = tmp_path / "python"
+    python.write_text(
+        f'#!/bin/bash\necho "$*" >>{calls}\n'
+        'case "$*" in\n'
+        '*"-m venv "*) mkdir -p "${!#}/bin"; cp "$0" "${!#}/bin/python" ;;\n'
+        f"*__version__*) echo {version} ;;\n"
+        "esac\n"
+    )
+    python.chmod(0o755)
+    output = tmp_path / "output"
+    env = {
+        "PATH": os.environ["PATH"],
+        "RUNNER_TEMP": str(tmp_path),
+        "GITHUB_OUTPUT": str(output),
+        "ACTION_PATH": str(ROOT),
+        "INPUT_PYTHON": str(python),
+        "INPUT_TORCH": "",
+        "INPUT_TORCH_INDEX_URL": "",
+        "INPUT_PUBLISH": publish,
+    }
+    subprocess.run(["bash", str(ROOT / "action/install.sh")], env=env, timeout=30, check=True)
+    installed = [line for line in calls.read_text().splitlines() if "pip install" in line]
+    used = output.read_text().strip().removeprefix("python=")
+    assert bool(installed) is fresh
+    assert (used != str(python)) is fresh

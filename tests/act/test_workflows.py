@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from fake_github.server import Fake, running
 from fake_github.state import REPOSITORY, Pull, Run, sha
 
 from gradbot import codec
+from gradbot.version import __version__
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not ACT.exists(), reason="act is not installed beside this Python")]
 EXAMPLES = ROOT / "examples/workflows"
@@ -322,3 +324,58 @@ def test_one_job_that_trusts_the_pull_request_checks_and_publishes(fake: Fake, t
     assert "SoftCap" in body(fake)
     assert "parts=1" in body(fake)
     assert "verdict=wrong failures=1 comment=" + str(fake.state.of_bot(7)[0].id) in done.printed()
+
+
+def test_the_readme_s_workflow_does_what_it_says(fake: Fake, tmp_path: Path) -> None:
+    blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    workflow = tmp_path / "gradients.yml"
+    workflow.write_text(next(block for block in blocks if "gradbot/gradbot@" in block))
+    started(fake, 812, "gradients.yml")
+    act = Act(folder=tmp_path, fake=fake, prepared={"1/1": WRONG})
+    done = act.run(workflow, "pull_request", pull_request(), run=812)
+    assert "SoftCap" in body(fake)
+    assert done.job("check") == "failure"
+
+
+def test_this_repository_s_own_checks_run_and_are_summed_up(fake: Fake, tmp_path: Path) -> None:
+    started(fake, 812, "ci.yml")
+    called = tmp_path / "called"
+    tools = {name: f'echo "{name} $*" >>{called}' for name in ("ruff", "mypy", "lint-imports")}
+    tests = {"-m pytest": f'echo "pytest $*" >>{called}; echo "<testsuites/>" >junit.xml'}
+    act = Act(folder=tmp_path, fake=fake)
+    workflow = ROOT / ".github/workflows/ci.yml"
+    done = act.run(workflow, "pull_request", pull_request(), run=812, stubs={**tools, **tests})
+    assert done.job("passed") == "success", done.printed()[-2000:]
+    lines = called.read_text().splitlines()
+    assert sum("pytest" in line for line in lines) == 5
+    assert {line.split()[0] for line in lines} >= {"ruff", "mypy", "lint-imports"}
+    failing = act.run(workflow, "pull_request", pull_request(), run=813, stubs={**tools, **tests, "mypy": "exit 1"})
+    assert failing.job("passed") == "failure"
+
+
+def test_a_tag_makes_a_release_and_moves_the_major_tag(fake: Fake, tmp_path: Path) -> None:
+    started(fake, 812, "release.yml", event="push")
+    called, tag = tmp_path / "called", f"v{__version__}"
+    stubs = {
+        "gh": f'echo "gh $*" >>{called}',
+        "-m build": "mkdir -p dist && touch dist/gradbot_ci.whl",
+    }
+    files = {"gradbot/version.py": (ROOT / "gradbot/version.py").read_text()}
+    act = Act(folder=tmp_path, fake=fake, files=files)
+    push = {"ref": f"refs/tags/{tag}", "repository": {"full_name": REPOSITORY, "default_branch": "main"}}
+    workflow = ROOT / ".github/workflows/release.yml"
+    done = act.run(workflow, "push", push, run=812, stubs=stubs, env={"GITHUB_REF": f"refs/tags/{tag}"})
+    assert "attested dist/*" in done.printed()
+    created, moved = called.read_text().splitlines()
+    assert created.startswith(f"gh release create {tag} dist/gradbot_ci.whl ")
+    assert moved.startswith(f"gh api --method PATCH repos/{REPOSITORY}/git/refs/tags/{tag.split('.', maxsplit=1)[0]} ")
+
+
+def test_a_tag_that_is_not_the_version_makes_no_release(fake: Fake, tmp_path: Path) -> None:
+    called = tmp_path / "called"
+    files = {"gradbot/version.py": '__version__ = "9.9.9"\n'}
+    act = Act(folder=tmp_path, fake=fake, files=files)
+    push = {"ref": "refs/tags/v1.0.0", "repository": {"full_name": REPOSITORY, "default_branch": "main"}}
+    stubs = {"gh": f'echo "gh $*" >>{called}', "-m build": "exit 0"}
+    act.run(ROOT / ".github/workflows/release.yml", "push", push, run=812, stubs=stubs)
+    assert not called.exists()

@@ -64,6 +64,7 @@ class Act:
         real_check: bool = False,
         timeout: int = 300,
         interrupt_at: str = "",
+        stubs: Mapping[str, str] | None = None,
         env: Mapping[str, str] | None = None,
     ) -> Finished:
         """Run a workflow file as GitHub would for this event."""
@@ -71,7 +72,7 @@ class Act:
         action = _action(self.folder)
         event_file = self.folder / "event.json"
         event_file.write_text(json.dumps(payload))
-        binaries = self._binaries(real_check)
+        binaries = self._binaries(real_check, stubs or {})
         variables = {
             **self.fake.environment(),
             "GITHUB_REPOSITORY": REPOSITORY,
@@ -126,8 +127,11 @@ class Act:
             subprocess.run([*git, *arguments], cwd=root, check=True, env={**os.environ, "HOME": str(self.folder)})
         return root
 
-    def _binaries(self, real_check: bool) -> Path:
-        """A `python` that is this one, but hands out prepared reports for `gradbot check` and installs nothing."""
+    def _binaries(self, real_check: bool, stubs: Mapping[str, str]) -> Path:
+        """A `python` that is this one, but hands out prepared reports for `gradbot check` and installs nothing.
+
+        `stubs` stand in for other commands, and as `-m NAME` for Python modules: the bash text that each runs.
+        """
         folder = self.folder / "bin"
         folder.mkdir(exist_ok=True)
         prepared = self.folder / "prepared"
@@ -137,13 +141,17 @@ class Act:
             (prepared / f"{shard.replace('/', '-of-')}.json").write_text(text)
         wrapper = folder / "python"
         stand_in = f'exec {sys.executable} {Path(__file__).with_name("stand_in.py")} {prepared} "$@"'
-        wrapper.write_text(
-            "#!/bin/bash\n"
-            '[[ "$1 $2" != "-m pip" ]] || { echo "pip $*"; exit 0; }\n'
-            + ("" if real_check else f'[[ "$1 $2 $3" != "-m gradbot check" ]] || {stand_in}\n')
-            + f'exec {sys.executable} "$@"\n'
-        )
+        cases = {"-m pip": 'echo "pip $*"', "-m venv": f'mkdir -p "${{!#}}/bin" && cp {wrapper} "${{!#}}/bin/python"'}
+        cases |= {name: text for name, text in stubs.items() if name.startswith("-m ")}
+        cases |= {} if real_check else {"-m gradbot check": stand_in}
+        lines = ['words="$* "', 'words="${words#-I }"', 'case "$words" in']
+        lines += [f'"{name} "*) {text}; exit ;;' for name, text in cases.items()]
+        wrapper.write_text("\n".join(["#!/bin/bash", *lines, "esac", f'exec {sys.executable} "$@"', ""]))
         wrapper.chmod(0o755)
+        for name, text in stubs.items():
+            if not name.startswith("-m "):
+                (folder / name).write_text(f"#!/bin/bash\n{text}\n")
+                (folder / name).chmod(0o755)
         return folder
 
     def _replacements(self, workflow: Path, action: Path) -> list[str]:
