@@ -86,12 +86,9 @@ def _without(discovery: Discovery, deadly: Mapping[str, ImportProblem]) -> Disco
 def _problem(discovery: Discovery, what: str, crash: Crash) -> ImportProblem:
     """`what` is a module's name or, for a file of cases, its path."""
     paths = {each.name: each.path for each in discovery.modules}
-    return ImportProblem(
-        module=what,
-        path=paths.get(what, what),
-        reason=f"importing it {messages.crash_text(replace(crash, stage=''))}",
-        crash=crash,
-    )
+    said = messages.crash_text(replace(crash, stage=""))
+    reason = said if crash.cause == "timeout" else f"the process {said}"
+    return ImportProblem(module=what, path=paths.get(what, what), reason=reason, crash=crash)
 
 
 def _collected(ended: Ended, discovery: Discovery, deadly: Mapping[str, ImportProblem]) -> Collected:

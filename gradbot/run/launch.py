@@ -14,6 +14,9 @@ PACKAGE = str(Path(__file__).resolve().parent.parent)
 TOKEN_VARIABLE = "GRADBOT_WORKER"
 """The environment variable by which everything that a worker started is found again."""
 
+DEVICE_VARIABLE = "GRADBOT_DEVICE"
+"""The environment variable that tells a worker for which device it is."""
+
 BOOT = """
 import importlib, importlib.util, sys
 directory, name, *arguments = sys.argv[1:]

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 TAIL_BYTES = 8 << 10
+_PACKAGE = Path(__file__).resolve().parent.parent
+_OWN_FRAME = re.compile(
+    rf'  File "({re.escape(str(_PACKAGE))}/(worker|engine|inputs|discover)/|<string>", line \d+ in <module>$)'
+    "|Extension modules: "
+)
 TAIL_LINES = 40
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)")
@@ -25,8 +31,12 @@ class Tail:
         self._kept = b""
 
     def text(self) -> str:
-        """The last lines as text. Bytes that are not UTF-8 and control characters are spelled out as escapes."""
+        """The last lines as text. Bytes that are not UTF-8 and control characters are spelled out as escapes.
+
+        Of the stacks that are printed when a process dies or hangs, gradbot's own frames are left out.
+        """
         text = _ANSI.sub("", self._kept.decode("utf-8", errors="backslashreplace"))
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         text = _CONTROL.sub(lambda found: f"\\x{ord(found.group()):02x}", text)
-        return "\n".join(text.strip("\n").split("\n")[-TAIL_LINES:])
+        lines = [line for line in text.strip("\n").split("\n") if not _OWN_FRAME.match(line)]
+        return "\n".join(lines[-TAIL_LINES:])

@@ -19,7 +19,7 @@ from gradbot.errors import UsageError
 from gradbot.model import Crash
 from gradbot.run import machine
 from gradbot.run.forking import Zygote
-from gradbot.run.launch import Launch
+from gradbot.run.launch import DEVICE_VARIABLE, Launch
 from gradbot.run.process import WorkerProcess, crash_of_exit, start, sweep
 from gradbot.run.protocol import Message, ProtocolError
 
@@ -229,7 +229,7 @@ class Pool:
     # Processes
 
     def _start(self, lane: Lane) -> None:
-        launch = replace(self._options.launch, lane_env=lane.env)
+        launch = replace(self._options.launch, lane_env={**lane.env, DEVICE_VARIABLE: lane.device})
         process = start(launch, f"{self._options.token}.{next(self._numbers)}", self._zygote)
         worker = _Worker(process=process, lane=lane)
         self._allow(worker, START_SECONDS)

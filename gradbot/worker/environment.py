@@ -36,20 +36,29 @@ def devices() -> tuple[dict[str, int], dict[str, str]]:
     return counts, reasons
 
 
-def describe() -> Environment:
-    """This process's environment; the supervisor gives it its name."""
-    device = "cuda" if torch.cuda.is_available() else "cpu"
+def describe(device: str) -> Environment:
+    """This process's environment, for checks on `device`; the supervisor gives it its name."""
+    kind = device.partition(":")[0]
     return Environment(
         name=device,
-        device=device,
-        device_name=torch.cuda.get_device_name() if device == "cuda" else _cpu_name(),
-        driver=_driver() if device == "cuda" else "",
+        device=kind,
+        device_name=_device_name(device),
+        driver=_driver() if kind == "cuda" else "",
         python=platform.python_version(),
         platform=platform.platform(),
         torch=torch.__version__,
         cuda=torch.version.cuda or "",
         flags=_flags(),
     )
+
+
+def _device_name(device: str) -> str:
+    kind = device.partition(":")[0]
+    if kind == "cuda" and torch.cuda.is_available():
+        return torch.cuda.get_device_name(device)
+    if kind == "xpu" and torch.xpu.is_available():
+        return str(torch.xpu.get_device_name(device))
+    return _cpu_name()
 
 
 def _flags() -> dict[str, str]:

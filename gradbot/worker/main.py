@@ -16,6 +16,7 @@ from gradbot import codec
 from gradbot.config import Config
 from gradbot.errors import ExplainedError
 from gradbot.model import Case, CaseResult, Crash, Discovery, Outcome, SourceModule
+from gradbot.run.launch import DEVICE_VARIABLE
 from gradbot.worker.limits import die_with_parent, limit_memory, no_core_files
 from gradbot.worker.recordings import as_stale, stale
 from gradbot.worker.serve import Body, Stage, serve
@@ -51,7 +52,12 @@ def main(commands: str, events: str, token: str, memory_limit: str, threads: str
 
     torch.set_num_threads(int(threads))
     counts, reasons = devices()
-    wire.send("ready", environment=codec.encode(describe()), devices=counts, reasons=reasons)
+    wire.send(
+        "ready",
+        environment=codec.encode(describe(os.environ.get(DEVICE_VARIABLE, "cpu"))),
+        devices=counts,
+        reasons=reasons,
+    )
     if not any(counts[kind] for kind in counts if kind != "cpu"):  # drivers map far more than they use
         limit_memory(int(memory_limit))
     worker = _Worker(int(memory_limit))
@@ -239,4 +245,4 @@ def _described(error: BaseException) -> str:
         return text[:1000]
     frames = traceback.extract_tb(error.__traceback__)
     place = f" (at {Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
-    return f"{type(error).__name__}: {text}"[:1000] + place
+    return ": ".join(filter(None, (type(error).__name__, text)))[:1000] + place

@@ -228,6 +228,21 @@ def test_a_tail_keeps_the_end_and_shows_what_it_can() -> None:
     assert len(lines) == 40
 
 
+def test_of_a_stack_only_frames_of_others_are_kept() -> None:
+    tail = Tail()
+    own = Path(durations.__file__).parents[1]
+    stack = [
+        "Thread 0x1 (most recent call first):",
+        '  File "/project/p/ops.py", line 3 in backward',
+        f'  File "{own}/engine/api.py", line 5 in check_case',
+        f'  File "{own}/worker/main.py", line 9 in main',
+        f'  File "{own}/demo/crash.py", line 9 in backward',
+        '  File "<string>", line 11 in <module>',
+    ]
+    tail.feed("\n".join(stack).encode())
+    assert tail.text().split("\n") == [stack[0], stack[1], stack[4]]
+
+
 def test_the_machine_has_something() -> None:
     assert machine.cores() >= 1
     assert machine.memory_bytes() > machine.GIB // 8
