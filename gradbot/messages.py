@@ -18,10 +18,11 @@ PATTERNS: Mapping[str, str] = {
     "constant_factor": "{analytical} is {factor}× the true derivative, everywhere",
     "sign": "{analytical} has the wrong sign, everywhere",
     "transpose": "the gradient is transposed",
+    "jacobian_transposed": "the Jacobian is applied where its transpose is due",
     "permutation": "the gradient is permuted along dim {dim}",
     "missing_conj": "a conjugation is missing",
     "missing_term": "a term is missing: the error is {factor} × {quantity}",
-    "doubled_term": "a term is counted twice: the error is {factor} × {quantity}",
+    "doubled_term": "a term is one too many or counted twice: the error is {factor} × {quantity}",
     "missing_factor": "a factor is missing: {analytical} lacks {quantity}",
     "extra_factor": "a factor is one too many: {analytical} is multiplied by {quantity}",
     "grad_output_ignored": "grad_output is ignored",
@@ -29,8 +30,8 @@ PATTERNS: Mapping[str, str] = {
     "grad_output_reduced": "only the {what} of grad_output is used",
     "grad_output_strides": "the strides of grad_output are ignored",
     "other_cotangent": "the cotangent of output {other} is used for output {output}",
-    "zero_rows": "{side} rows {rows} are zero",
-    "swapped_rows": "{side} rows {first} and {second} are swapped",
+    "zero_rows": "the gradient is zero at {side} rows {rows}, and should not be",
+    "swapped_rows": "the gradients of {side} rows {first} and {second} are swapped",
     "scaled_slices": "{analytical} is {factor}× the true derivative at {side} dim {dim}, index {rows}; right elsewhere",
     "zero_elements": "{analytical} is zero at {side} element {rows}, right elsewhere",
     "scaled_elements": "{analytical} is {factor}× the true derivative at {side} element {rows}, right elsewhere",
@@ -113,14 +114,54 @@ NOTES: Mapping[str, str] = {
 }
 
 EXPLANATIONS: Mapping[str, tuple[str, ...]] = {
-    "nonlinear_backward": ("Scaling grad_outputs by {scale} scales the grads by {factor}",),
-    "batched_grad": ("vmap raised {message}",),
-    "batched_forward_grad": ("vmap raised {message}",),
+    "small_mismatch": ("The largest error is {relative_error} of the entry",),
+    "low_precision_mismatch": ("The largest error is {relative_error} of the entry",),
+    "reference_mismatch": ("The {what} differs from the reference's by a relative {relative_error}",),
+    "surrogate_mismatch": ("The {what} differs from the surrogate's by a relative {relative_error}",),
+    "compiled_mismatch": ("The largest difference is {relative_error} of the entry",),
+    "needs_input_grad": (
+        "With {frozen} frozen the backward raised {message}",
+        "With {frozen} frozen, the gradient of this input is another one",
+    ),
+    "undeclared_surrogate": ("If it is meant, declare it: {configuration}",),
+    "device_difference": (
+        "{case} in {dtype} is right on {right_on} and wrong on {wrong_on}",
+        "{first} and {second} differ by up to {largest}",
+    ),
+    "nondeterministic": ("The largest difference is {largest}, nondet_tol is {nondet_tol}",),
+    "nonlinear_backward": (
+        "Scaling grad_outputs by {scale} scales the grads by {factor}",
+        "The grads are off by {deviation}",
+    ),
+    "nonlinear_jvp": (
+        "Scaling the tangents by {scale} does not scale the jvp alike",
+        "The tangents are off by {deviation}",
+    ),
+    "batched_grad": ("{form} raised {message}", "{form} disagrees with a loop", "vmap raised {message}"),
+    "batched_forward_grad": ("{form} raised {message}", "{form} disagrees with a loop", "vmap raised {message}"),
+    "undefined_grad": (
+        "With grad_outputs of {undefined} undefined the backward raised {message}",
+        "Wrong with grad_outputs of {undefined} undefined",
+    ),
+    "grad_output_layout": (
+        "With a {layout} grad_output the backward raised {message}",
+        "Right for a contiguous grad_output, wrong for a {layout} one",
+    ),
+    "input_layout": (
+        "With {layout} inputs it raised {message}",
+        "Right for contiguous inputs, wrong for {layout} ones",
+    ),
     "wrong_grad_size": ("The input has shape {expected}, its grad {found}",),
     "wrong_grad_layout": ("The input has layout {expected}, its grad {found}",),
     "wrong_grad_device": ("The input is on {expected}, its grad on {found}",),
     "wrong_grad_count": ("The forward takes {expected} inputs, the backward returned {found} grads",),
-    "device_difference": ("{first} and {second} differ by up to {largest}",),
+    "grad_dtype": ("The tensor is {expected}, its derivative {found}",),
+    "global_state_changed": ("{state} is another one after {stage}",),
+    "buffer_mutated": ("It changes the buffer {buffer}",),
+    "registration_schema": ("opcheck's {test}: {message}",),
+    "registration_autograd": ("opcheck's {test}: {message}",),
+    "registration_fake": ("opcheck's {test}: {message}",),
+    "registration_aot_dispatch": ("opcheck's {test}: {message}",),
 }
 """By kind: sentences with the numbers of a finding; the first one whose details are all there is said."""
 

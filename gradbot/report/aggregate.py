@@ -187,6 +187,8 @@ def _occurrences(result: CaseResult) -> Iterable[tuple[str, str, Outcome, Occurr
     for check in result.checks:
         for finding in check.findings:
             outcome = check.outcome
+            if outcome is Outcome.INCONCLUSIVE and finding.severity is Severity.NOTE and check.reason:
+                continue  # the note says of the point what the reason says of the check
             if outcome in BAD and finding.severity is not Severity.ERROR:
                 outcome = Outcome.PASSED
             told = told or outcome in BAD

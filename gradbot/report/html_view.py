@@ -125,7 +125,7 @@ def _short(result: CaseResult, told: Sequence[Item], known: Mapping[str, Target]
         "bad": sorted({item.check for item in told if item.check}),
         "rules": sorted({item.rule for item in told if item.rule}),
         "seconds": _plain(round(result.seconds, 4)) or 0.0,
-        "place": text.one_line(f"{place.path}:{place.line}") if place else "",
+        "place": wording.place_text(place, known[case.target].package if case.target in known else ""),
         "error": max((_error(item) for item in told), default=0.0),
     }
 
@@ -161,7 +161,7 @@ def _full(
     return {
         "reference": f"inputs {messages.SOURCES[case.source]}: {text.one_line(case.reference, 400)}",
         "test": text.one_line(case.test_id, 400),
-        "place": _place(own, links),
+        "place": _place(own, links, target.package if target else ""),
         "tensors": [
             f"{side} {text.one_line(tensor.name, 60)}: {text.shape(tensor.shape)} {tensor.dtype}, {tensor.layout}, "
             f"{tensor.device}{', requires grad' if tensor.requires_grad else ''}"
@@ -191,6 +191,7 @@ def _check(
     sources: Mapping[str, str],
     pictures: bool,
 ) -> Data:
+    package = known[result.case.target].package if result.case.target in known else ""
     mine = [item for item in told if item.check == check.check and any(o.check is check for o in item.occurrences)]
     record: Data = {
         "check": text.one_line(check.check, 60),
@@ -202,7 +203,8 @@ def _check(
         "reason": text.one_line(messages.reason_text(check.reason, check.details)) if check.reason else "",
         "notes": [text.one_line(messages.note_text(note)) for note in check.notes],
         "findings": [
-            _finding(each, _where(each, result, check, known), links, sources, pictures) for each in check.findings[:12]
+            _finding(each, _where(each, result, check, known), package, links, sources, pictures)
+            for each in check.findings[:12]
         ],
         "more": max(0, len(check.findings) - 12),
     }
@@ -228,14 +230,19 @@ def _where(finding: Finding, result: CaseResult, check: CheckResult, known: Mapp
 
 
 def _finding(
-    finding: Finding, place: Location | None, links: Links, sources: Mapping[str, str], pictures: bool
+    finding: Finding,
+    place: Location | None,
+    package: str,
+    links: Links,
+    sources: Mapping[str, str],
+    pictures: bool,
 ) -> Data:
     record: Data = {
         "headline": text.one_line(messages.headline(finding)),
         "rule": text.one_line(finding.rule, 20),
         "severity": finding.severity.value,
         "certainty": messages.CERTAINTIES[finding.certainty],
-        "place": _place(place, links),
+        "place": _place(place, links, package),
         "facts": [text.one_line(fact, 600) for fact in wording.finding_facts(finding) if fact],
         "source": _source(place, sources),
     }
@@ -244,11 +251,11 @@ def _finding(
     return record
 
 
-def _place(place: Location | None, links: Links) -> Data | None:
+def _place(place: Location | None, links: Links, package: str) -> Data | None:
     if place is None:
         return None
     return {
-        "text": text.one_line(f"{place.path}:{place.line}"),
+        "text": wording.place_text(place, package),
         "symbol": text.one_line(place.symbol, 100),
         "url": markdown_view.blob_url(links, place),
     }

@@ -361,7 +361,8 @@ def _place(item: Item, known: Mapping[str, Target], links: Links, detail: Detail
     place = aggregate.location(item, dict(known))
     if place is None:
         return "", "", ""
-    shown = text.cut_middle(f"{text.one_line(place.path)}:{place.line}", detail.name)
+    target = known.get(item.target)
+    shown = text.cut_middle(wording.place_text(place, target.package if target else ""), detail.name)
     return shown, blob_url(links, place), text.one_line(place.symbol.rpartition(".")[2], 60)
 
 
@@ -439,7 +440,7 @@ def _coverage_sections(
                     target=text.cut_middle(text.one_line(each.case or each.target), detail.name),
                     check="",
                     headline=text.one_line(messages.reason_text(each.reason, each.details), detail.sentence),
-                    place=text.cut_middle(f"{text.one_line(place.path)}:{place.line}", detail.name) if place else "",
+                    place=text.cut_middle(wording.place_text(place, target.package if target else ""), detail.name),
                     url=blob_url(links, place) if place else "",
                 )
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
@@ -12,15 +13,15 @@ from rich.text import Text
 
 from gradbot import messages
 from gradbot.explanations import Explanation
-from gradbot.model import CaseResult, CheckResult, Evidence, JacobianMap, Outcome, Report, Severity
+from gradbot.model import CaseResult, CheckResult, Evidence, JacobianMap, Outcome, Report, Severity, Target
 from gradbot.report import aggregate, heatmap, text, wording
-from gradbot.report.aggregate import Item, Occurrence, TargetState
+from gradbot.report.aggregate import Item, NotChecked, Occurrence, TargetState
 from gradbot.report.compare import Changes
 from gradbot.rules import Rule
 
 _MOST_DETAILS = 5
 _MOST_LINES = 30
-_WIDE = 110
+_WIDE = 150
 
 _SYMBOLS = {
     Outcome.FAILED: ("✗", "bold red"),
@@ -143,46 +144,77 @@ _STATE_STYLES = (
 
 
 def _lines(report: Report, told: Sequence[Item], compared: bool, width: int, verbose: bool) -> RenderableType:
-    """One thing to tell a line where there is room for it, else two."""
+    """What there is to tell: on one line each where there is room for it, else what and where below each other."""
     known = aggregate.targets_by_id(report)
+    shown = told if verbose else _at_most(told)
+    missing = aggregate.unchecked(report)
+    plain = {(result.case.device, result.case.dtype) for result in report.results} <= {("cpu", "float64")}
+    rows = [_told(item, known, compared, everywhere=plain) for item in shown]
+    rows += [_unchecked(each, known) for each in (missing if verbose else missing[:_MOST_LINES])]
     table = Table.grid(padding=(0, 1), pad_edge=False)
     table.add_column(width=2, justify="right", no_wrap=True)
-    wide = width >= _WIDE
-    if wide:
-        table.add_column(max_width=38, overflow="fold")
-        table.add_column(no_wrap=True)
-        table.add_column(overflow="fold")
-        table.add_column(no_wrap=True, style="dim")
+    if width >= _WIDE:
+        table.add_column(ratio=4, overflow="fold")
+        table.add_column(width=max((len(row.check) for row in rows), default=0), no_wrap=True)
+        table.add_column(ratio=6, overflow="fold")
+        table.add_column(ratio=3, overflow="fold", style="dim")
+        for row in rows:
+            tags = Text("".join(f" · {tag}" for tag in row.tags[1:]), style="dim")
+            table.add_row(row.symbol, Text(row.name, style=row.style), row.check, Text(row.said) + tags, row.tags[0])
+        table.expand = True
     else:
         table.add_column(overflow="fold")
-    shown = told if verbose else _at_most(told)
-    for item in shown:
-        place = aggregate.location(item, known)
-        at = f"{text.one_line(place.path)}:{place.line}" if place else ""
-        tags = [wording.CLASSES[item.classification]] if compared and item.failing else []
-        said = Text(wording.headline(item))
-        name = Text(text.one_line(item.target) or "(across targets)", style="bold" if item.failing else "")
-        if wide:
-            said.append("".join(f" ({tag})" for tag in tags), style="magenta")
-            table.add_row(_symbol(item.outcome, item.severity), name, _check_name(item), said, at)
-        else:
-            name.append(f"  {_check_name(item)}", style="cyan")
-            below = " · ".join(part for part in (at, wording.where(item), *tags) if part)
-            table.add_row(_symbol(item.outcome, item.severity), Group(name, said, *_dim(below)))
-    rest = len(told) - len(shown)
-    missing = aggregate.unchecked(report)
-    for each in missing if verbose else missing[:_MOST_LINES]:
-        why = text.one_line(messages.reason_text(each.reason, each.details))
-        name = Text(text.one_line(each.case or each.target))
-        cells = [name, "unchecked", why, ""] if wide else [Group(name.append("  unchecked", style="cyan"), Text(why))]
-        table.add_row(Text("?", style="yellow"), *cells)
-    hidden = rest + (0 if verbose else max(0, len(missing) - _MOST_LINES))
+        for row in rows:
+            head = Text.assemble((row.name, row.style), (f"  {row.check}", "cyan"))
+            below = Text.assemble(row.said, *((f" · {tag}", "dim") for tag in row.tags if tag))
+            table.add_row(row.symbol, Group(head, below))
+    hidden = len(told) - len(shown) + (0 if verbose else max(0, len(missing) - _MOST_LINES))
     notes = [Text(text.one_line(messages.note_text(note)), style="dim") for note in report.notes]
     for problem in report.problems:
         why = text.one_line(problem.reason)
         notes.append(Text(f" ! {text.one_line(problem.module)} cannot be imported: {why}", style="yellow"))
     more = [Text(f"   and {text.count(hidden)} more: --verbose shows all", style="dim")] if hidden else []
     return Group(*notes, table, *more)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Row:
+    """One thing to tell. `tags` begin with the place, which may be empty."""
+
+    symbol: Text
+    name: str
+    style: str
+    check: str
+    said: str
+    tags: tuple[str, ...]
+
+
+def _told(item: Item, known: dict[str, Target], compared: bool, *, everywhere: bool) -> _Row:
+    """`everywhere`: all ran in float64 on the CPU, which then goes without saying."""
+    target = known.get(item.target)
+    place = wording.place_text(aggregate.location(item, known), target.package if target else "")
+    standing = wording.CLASSES[item.classification] if compared and item.failing else ""
+    return _Row(
+        symbol=_symbol(item.outcome, item.severity),
+        name=text.one_line(item.target) or "(across targets)",
+        style="bold" if item.failing else "",
+        check=_check_name(item),
+        said=wording.headline(item),
+        tags=(place, *(tag for tag in ("" if everywhere else wording.where(item), standing) if tag)),
+    )
+
+
+def _unchecked(each: NotChecked, known: dict[str, Target]) -> _Row:
+    target = known.get(each.target)
+    place = wording.place_text(target.location, target.package) if target else ""
+    return _Row(
+        symbol=Text("?", style="yellow"),
+        name=text.one_line(each.case or each.target),
+        style="",
+        check="unchecked",
+        said=text.one_line(messages.reason_text(each.reason, each.details)),
+        tags=(place,),
+    )
 
 
 def _at_most(told: Sequence[Item]) -> Sequence[Item]:
@@ -280,10 +312,10 @@ def _check(check: CheckResult, width: int) -> list[RenderableType]:
         parts.append(_indented(Text(text.one_line(messages.reason_text(check.reason, check.details)))))
     for finding in check.findings:
         occurrence = Occurrence(result=None, check=None, finding=finding)
-        sure = f" · {finding.severity.value} · {messages.CERTAINTIES[finding.certainty]} · {text.one_line(finding.rule, 20)}"
-        at = f" · {text.one_line(finding.location.path)}:{finding.location.line}" if finding.location else ""
+        sure = (finding.severity.value, messages.CERTAINTIES[finding.certainty], text.one_line(finding.rule, 20))
+        told = " · ".join(part for part in (*sure, wording.place_text(finding.location)) if part)
         parts += [_indented(each) for each in _body(occurrence, check.outcome, width)]
-        parts.append(_indented(Text((sure + at).lstrip(" ·"), style="dim")))
+        parts.append(_indented(Text(told, style="dim")))
     if not check.findings:
         own = Occurrence(result=None, check=check)
         parts.append(_indented(_fact(wording.facts(own))))

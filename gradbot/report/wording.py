@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from gradbot import messages
-from gradbot.model import CaseResult, Crash, Evidence, Finding, Outcome, Scalar, Severity, Spread
+from gradbot.model import CaseResult, Crash, Evidence, Finding, Location, Outcome, Scalar, Severity, Spread
 from gradbot.report import text
 from gradbot.report.aggregate import Classification, Item, Occurrence
 from gradbot.rules import BY_ID
@@ -61,6 +62,15 @@ def certainty(item: Item) -> str:
     return messages.CERTAINTIES[item.lead.finding.certainty]
 
 
+def place_text(place: Location | None, package: str = "") -> str:
+    """`path:line`; a path outside the project from the package on."""
+    if place is None:
+        return ""
+    path = text.one_line(place.path)
+    inside = path.rpartition(f"/{package}/")[2] if package and path.startswith("/") else ""
+    return f"{package}/{inside}:{place.line}" if inside else f"{path}:{place.line}"
+
+
 def severity(item: Item) -> str:
     """`error`, `warning` or `note`, as an item counts in this run."""
     if item.failing:
@@ -94,7 +104,7 @@ def finding_facts(finding: Finding) -> list[str]:
         whole = "This explains the whole error" if diagnosis.residual == 0 else f"This explains the error, {residual}"
         said.append(f"{equation} ({residual})" if equation else whole)
     if finding.evidence is not None:
-        said += evidence_facts(finding.evidence)
+        said += evidence_facts(replace(finding.evidence, resolution=None))  # what would have been seen was seen
     return said
 
 
@@ -146,7 +156,8 @@ def result_facts(result: CaseResult) -> list[str]:
     tries = result.attempts
     if tries is not None and tries.runs > 1:
         seeds = f" (seeds {text.ranges(tries.seeds)})" if tries.seeds else ""
-        said.append(f"Failed in {tries.failures} of {tries.runs} runs{seeds}")
+        often = "each" if tries.failures == tries.runs else str(tries.failures)
+        said.append(f"Failed in {often} of {tries.runs} runs{seeds}")
     if result.case.settings.reason:
         said.append(f"Declared: {result.case.settings.expect or 'settings'}, because {result.case.settings.reason}")
     return said
@@ -167,6 +178,6 @@ def kind_of_input(occurrence: Occurrence) -> tuple[str, str]:
 
 
 def _side(word: str, number: int | None, name: str) -> str:
-    if name:
+    if name and name != word:
         return f"{word} {text.one_line(name, 24)}"
     return word if number is None else f"{word} {number}"

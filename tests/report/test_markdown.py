@@ -117,14 +117,26 @@ def test_the_verdict_stands_first_and_survives_every_limit() -> None:
         assert verdict in text.splitlines()[0]
 
 
+def shorter_and_shorter() -> list[str]:
+    """The comment at every stage, each a character too long for the next limit."""
+    texts = [markdown.comment(HEAD, CHANGES, links=LINKS)]
+    while "Left out" in texts[-1] or len(texts) == 1:
+        texts.append(markdown.comment(HEAD, CHANGES, links=LINKS, limit=len(texts[-1]) - 1))
+    return texts
+
+
 def test_passing_rows_go_first_then_details_then_single_failures() -> None:
-    texts = [
-        markdown.comment(HEAD, CHANGES, links=LINKS, limit=limit) for limit in (11_900, 10_500, 8_500, 3_400, 1_800)
-    ]
-    assert ["RmsNorm` | ✅" in text for text in texts] == [False] * 5
-    assert [text.count("####") for text in texts] == [7, 3, 0, 0, 0]
-    assert ["SoftCap" in text for text in texts] == [True, True, True, True, False]
-    assert all("Shortened to fit" in text and "full report" in text for text in texts)
+    full, *cut, bare = shorter_and_shorter()
+    assert "RmsNorm` | ✅" in full
+    assert not [text for text in cut if "RmsNorm` | ✅" in text]
+    headings = [text.count("####") for text in (full, *cut)]
+    assert headings == sorted(headings, reverse=True)
+    assert headings[0] == headings[1] == 7
+    named = ["SoftCap" in text for text in cut]
+    assert named == sorted(named, reverse=True)
+    assert named.count(True) >= 3
+    assert all("Shortened to fit" in text and "full report" in text for text in cut)
+    assert len(bare) < 200
 
 
 def test_new_failures_stand_before_everything_else() -> None:
