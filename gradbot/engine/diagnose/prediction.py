@@ -40,10 +40,10 @@ def residual(view: View, prediction: Prediction) -> float:
 
 
 def explained(view: View, prediction: Prediction) -> float:
-    """The share of wrong entries that a prediction gets right."""
+    """The share of wrong entries that a prediction gets right by a number: predicting zeros is no merit."""
     wrong = view.wrong
     near = gap(view.analytical, prediction.expected).abs() <= view.allowed + THRESHOLD * prediction.expected.abs()
-    return float((near & wrong).sum()) / max(int(wrong.sum()), 1)
+    return float((near & wrong & (view.analytical != 0)).sum()) / max(int(wrong.sum()), 1)
 
 
 def threshold(view: View) -> float:

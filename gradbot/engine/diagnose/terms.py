@@ -53,7 +53,13 @@ def _factors(view: View, quantities: list[tuple[str, Tensor]]) -> Iterator[Predi
         form
         for name, q in quantities
         if "ᵀ" not in name
-        for form in ((name, q), (f"{name}²", q.square()), (f"(1 - {name})", 1 - q), (f"(1 - {name}²)", 1 - q.square()))
+        for form in (
+            (name, q),
+            (f"{name}²", q.square()),
+            (f"(1 - {name})", 1 - q),
+            (f"(1 + {name})", 1 + q),
+            (f"(1 - {name}²)", 1 - q.square()),
+        )
     ]
     for name, q in derived:
         if not _varied(q[where]):

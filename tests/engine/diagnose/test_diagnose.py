@@ -172,6 +172,27 @@ def test_a_factor_that_the_rule_forgot_is_named():
     assert (found.pattern, found.parameters["quantity"]) == ("missing_factor", "x")
 
 
+def test_a_jacobian_where_its_transpose_is_due_is_named():
+    running = custom(lambda x: x.cumsum(0), lambda g, x: g.cumsum(0))
+    assert cause(problem(running, normal(6))).pattern == "jacobian_transposed"
+    product = custom(lambda x, w: x @ w, lambda g, x, w: (g @ w, x.t() @ g))
+    assert cause(problem(product, normal(4, 4), normal(4, 4, seed=1))).pattern == "jacobian_transposed"
+
+
+@pytest.mark.parametrize(
+    ("gradient", "pattern", "quantity"),
+    [
+        (lambda g, x: g * 2 * x, "missing_term", "1"),
+        (lambda g, x: g, "missing_term", "x"),
+        (lambda g, x: g * (1 + 4 * x), "doubled_term", "x"),
+        (lambda g, x: g * (1 + 2 * x) + x, "doubled_term", "x"),
+    ],
+)
+def test_a_term_that_is_missing_or_one_too_many_is_named(gradient, pattern, quantity):
+    found = cause(problem(custom(lambda x: x * x + x, gradient), normal(6)))
+    assert (found.pattern, found.parameters["quantity"]) == (pattern, quantity)
+
+
 def test_a_missing_term_is_named():
     softmax = custom(lambda x: x.softmax(-1), lambda g, x: g * x.softmax(-1))
     found = cause(problem(softmax, normal(5)))
