@@ -10,6 +10,7 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 _SECRET = re.compile(
     r"TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY|^SSH_AUTH_SOCK$|^NETRC$",
@@ -17,6 +18,14 @@ _SECRET = re.compile(
 )
 _RUNNER = re.compile(r"^(GITHUB_(ENV|PATH|OUTPUT|STATE|STEP_SUMMARY)|ACTIONS_.*|INPUT_.*)$", re.IGNORECASE)
 _RESTARTED = "GRADBOT_RESTARTED"
+_AGAIN = """
+import sys
+home = sys.argv.pop(1)
+sys.path[:] = [*(each for each in sys.path if each), home]
+from gradbot.cli.main import main
+main()
+"""
+"""The command line again, with nothing of the working directory on the path: a `click.py` there is the user's code."""
 
 
 def is_secret(name: str) -> bool:
@@ -39,4 +48,5 @@ def restart_without_secrets(arguments: Sequence[str]) -> None:
     clean = without_secrets(os.environ) | {_RESTARTED: "1"}
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execve(sys.executable, [sys.executable, "-m", "gradbot", *arguments], clean)  # noqa: S606  our own command
+    home = str(Path(__file__).resolve().parents[2])
+    os.execve(sys.executable, [sys.executable, "-c", _AGAIN, home, *arguments], clean)  # noqa: S606  our own command

@@ -76,9 +76,12 @@ def wrong():
 """
 
 
+SHADOW = "raise RuntimeError('the user has a module of this name')"
+
+
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write(tmp_path_factory.mktemp("project"), {"ops.py": OPS, "cases_ops.py": CASES})
+    return write(tmp_path_factory.mktemp("project"), {"ops.py": OPS, "cases_ops.py": CASES, "json.py": SHADOW})
 
 
 def gradbot(root: Path, *arguments: str, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:

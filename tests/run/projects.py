@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
+import sysconfig
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
@@ -90,7 +90,7 @@ def command(
     """Start the command line in a project."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("GITHUB_", "CI", "GRADBOT_"))}
     return subprocess.Popen(
-        [sys.executable, "-m", "gradbot", *arguments],
+        [str(Path(sysconfig.get_path("scripts")) / "gradbot"), *arguments],
         cwd=root,
         env={**clean, "OMP_NUM_THREADS": "1", **(env or {})},
         stdout=subprocess.PIPE,
