@@ -161,7 +161,8 @@ def _spoken_of(entry: Entry, report: Report, baseline: Baseline) -> bool:
                 return True
             if any(check.check == entry.check and check.outcome in _DECIDED for check in result.checks):
                 return True
-    return not entry.device and any(result.case.target == name for result in report.results)
+    devices = {result.case.device for result in report.results if result.case.target == name}
+    return not entry.device and len(devices) > 1  # a difference between devices
 
 
 _DECIDED = frozenset({Outcome.PASSED, Outcome.FAILED, Outcome.EXPECTED_FAILURE, Outcome.UNEXPECTED_PASS})
