@@ -33,6 +33,19 @@ class Wrong(torch.autograd.Function):
         return 2 * grad_output
 
 
+class Scaled(torch.autograd.Function):
+    # scale(x), where `scale` is a function that holds `weight`
+    @staticmethod
+    def forward(ctx, scale, x, weight):
+        ctx.save_for_backward(x, weight)
+        return scale(x).detach()
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        x, weight = ctx.saved_tensors
+        return None, grad_output * weight, (grad_output * x).sum()
+
+
 square = Square.apply
 
 
@@ -86,6 +99,18 @@ class TestUnittestStyle(unittest.TestCase):
 
 def test_wrong():
     gradcheck(Wrong.apply, torch.randn(3, dtype=torch.float64, requires_grad=True))
+
+
+def test_that_patches_the_same_things(monkeypatch):
+    x = torch.randn(3, dtype=torch.float64, requires_grad=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.autograd.Function, "apply", classmethod(lambda cls, *args: cls))
+        patch.setattr(torch.autograd, "gradcheck", lambda *args: "patched")
+        patch.setattr(torch._ops.OpOverload, "__call__", lambda op, *args: op)
+        assert Wrong.apply(x) is Wrong
+        assert torch.autograd.gradcheck(square, x) == "patched"
+        assert torch.ops.kernels_test.tripled.default(x) is torch.ops.kernels_test.tripled.default
+    assert square(x).shape == (3,)
 
 
 def test_that_fails_for_another_reason():

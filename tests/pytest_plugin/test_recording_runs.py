@@ -46,7 +46,7 @@ def test_the_suite_ends_as_it_does_without(project: Path, recorded: tuple[str, d
     plain = run_in(project, *PLAIN)
     told = [line for line in recorded[0].splitlines() if not line.startswith(("gradbot:", "  not written"))]
     assert outcomes("\n".join(told)) == outcomes(plain.stdout)
-    assert outcomes(plain.stdout) == "2 failed, 7 passed"
+    assert outcomes(plain.stdout) == "2 failed, 8 passed"
 
 
 def test_under_xdist_the_same_is_kept(project: Path, recorded: tuple[str, dict[str, Any]]) -> None:
@@ -89,28 +89,32 @@ def test_gradbot_record_returns_the_commands_exit_code_and_still_keeps(project: 
     assert set(recordings(project / "died")) == {"kernels:Square"}
 
 
-def test_record_check_checks_calls_that_cannot_be_written_in_place(project: Path) -> None:
+def test_record_check_checks_calls_that_cannot_be_written_on_their_own_objects(project: Path) -> None:
     script = project / "closures.py"
     script.write_text(
         """
 import torch
-from kernels import Wrong, Square
+from kernels import Scaled, Square, Wrong
 
-scale = torch.nn.Parameter(torch.tensor(2.0))
-
-class Scaled(Square):
-    pass
-
+weight = torch.nn.Parameter(torch.tensor(2.0))
 x = torch.randn(3, requires_grad=True)
+Scaled.apply(lambda value: weight * value, x, weight)
 Wrong.apply(x)
 Square.apply(x).sum().backward()
+assert x.dtype == torch.float32 and weight.dtype == torch.float32
+try:
+    Square.apply(None)
+except TypeError:
+    pass
 """
     )
     done = run_in(project, "gradbot", "record", "--check", "--dir", "checked", "--", sys.executable, "closures.py")
     report = json.loads((project / ".gradbot" / "report.json").read_text())
     outcome = {result["case"]["target"]: result["outcome"] for result in report["results"]}
-    assert outcome == {"kernels:Square": "passed", "kernels:Wrong": "failed"}
-    assert done.returncode == 1
+    assert outcome == {"kernels:Square": "passed", "kernels:Wrong": "failed", "kernels:Scaled": "passed"}
+    assert done.returncode == 1, done.stderr
+    assert set(recordings(project / "checked")) == {"kernels:Square", "kernels:Wrong"}
+    assert "not written: kernels:Scaled is called with <lambda>" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,8 @@ from hypothesis import given
 from gradbot.errors import UsageError
 from gradbot.record.spool import Scope, Spool
 from gradbot.record.store import Limits, choose, file_name, read_spool, read_target, update
+from gradbot.record.values import decode_value
+from gradbot.record.watch import watching
 
 
 class Scale(torch.autograd.Function):
@@ -152,6 +154,60 @@ def test_a_file_that_is_no_recording_is_named(tmp_path: Path, text: str) -> None
     path.write_text(text)
     with pytest.raises(UsageError, match=r"x\.json"):
         read_target(path)
+
+
+class Square(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        if bool((x < 0).any()):
+            raise ValueError("negative")
+        return x * x
+
+
+def test_a_call_that_raised_is_no_sample_but_the_next_one_of_its_kind_is(tmp_path: Path) -> None:
+    spool = Spool(folder=tmp_path / "spool", scope=Scope(packages=(Scale.__module__,)), test_id=lambda: "test_it")
+    with watching(spool):
+        with pytest.raises(ValueError, match="negative"):
+            Square.apply(torch.tensor([-1.0, 2.0], requires_grad=True))
+        assert read_spool(tmp_path / "spool") == []
+        Square.apply(torch.tensor([1.0, 2.0], requires_grad=True))
+    (entry,) = read_spool(tmp_path / "spool")
+    assert entry["args"][0]["tensor"]["values"] == [1.0, 2.0]
+
+
+def test_a_file_of_the_first_format_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(FIRST_FORMAT)
+    target, (sample,) = read_target(path)
+    x, indices, mode, scale = (decode_value(raw, {}.__getitem__) for raw in sample["args"])
+    assert target == "kernels:Gather"
+    assert torch.equal(x, torch.tensor([[1.5, -2.0]]))
+    assert x.requires_grad
+    assert torch.equal(indices, torch.tensor([0, 1, 1]))
+    assert (mode, scale) == (("sum", None), float("inf"))
+    drawn = decode_value(sample["kwargs"]["weight"], {}.__getitem__)
+    assert drawn.shape == (10, 10)
+    assert 1.0 <= float(drawn.min()) <= float(drawn.max()) <= 2.0
+
+
+FIRST_FORMAT = """{
+ "format": 1,
+ "target": "kernels:Gather",
+ "samples": [
+  {
+   "signature": "s", "kind": "k", "size": 105, "requires_grad": true, "test": "tests/test_a.py::test_b",
+   "args": [
+    {"tensor": {"dtype": "float32", "shape": [1, 2], "requires_grad": true, "values": [1.5, -2.0]}},
+    {"tensor": {"dtype": "int64", "shape": [3], "values": [0, 1, 1]}},
+    {"tuple": ["sum", null]},
+    {"float": "inf"}
+   ],
+   "kwargs": {"weight": {"tensor": {
+    "dtype": "float64", "shape": [10, 10], "random": {"quantiles": [1.0, 1.25, 1.5, 2.0], "seed": 7}}}}
+  }
+ ]
+}
+"""
 
 
 def test_files_are_readable_json(tmp_path: Path) -> None:

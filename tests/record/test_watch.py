@@ -160,3 +160,26 @@ def test_gradients_are_what_they_are_without_watching(x: Tensor) -> None:
         (heard,) = torch.autograd.grad(Double.apply(x, scale=5.0).sum(), x)
     (unheard,) = torch.autograd.grad(Double.apply(x, scale=5.0).sum(), x)
     assert torch.equal(heard, unheard)
+
+
+def test_a_call_that_raises_is_said_to_have_raised(x: Tensor) -> None:
+    heard = Heard()
+    with watching(heard):
+        with pytest.raises(TypeError):
+            Double.apply("no tensor", None)
+        with pytest.raises(RuntimeError):
+            torch.ops.gradbot_watch_test.triple("no tensor")
+    assert heard.calls == ["Double", "Double raised", "gradbot_watch_test::triple", "gradbot_watch_test::triple raised"]
+
+
+def test_what_a_test_patches_meanwhile_stays_patched(monkeypatch: pytest.MonkeyPatch) -> None:
+    with watching(Heard()):
+        monkeypatch.setattr(OpOverload, "__call__", lambda op, *args: "patched")
+    assert triple._opoverload(torch.ones(1)) == "patched"
+
+
+def test_sample_inputs_of_opcheck_are_heard(x: Tensor) -> None:
+    heard = Heard()
+    with watching(heard):
+        torch.library.opcheck(triple, (x,), test_utils=("test_schema", "test_autograd_registration"))
+    assert set(heard.calls) == {"gradbot_watch_test::triple"}
