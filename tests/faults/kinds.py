@@ -24,6 +24,7 @@ class Fault:
     linear: bool = True
     least_dims: int = 0
     least_size: int = 1  # of the last dim, and of all elements
+    least_rows: int = 1  # of the first dim
     square: bool = False
 
     def applies(self, shape: torch.Size) -> bool:
@@ -31,6 +32,8 @@ class Fault:
         if len(shape) < self.least_dims or shape.numel() < self.least_size:
             return False
         if self.least_dims and shape[-1] < self.least_size:
+            return False
+        if shape and shape[0] < self.least_rows:
             return False
         return not self.square or (len(shape) >= 2 and shape[-1] == shape[-2])
 
@@ -193,7 +196,7 @@ FAULTS: Mapping[str, Fault] = {
         _fault("transposed", transposed, least_dims=2, least_size=2, square=True),
         _fault("rolled", rolled, least_dims=1, least_size=2),
         _fault("flipped", flipped, least_dims=1, least_size=2),
-        _fault("rows swapped", rows_swapped, least_dims=2, least_size=2),
+        _fault("rows swapped", rows_swapped, least_dims=2, least_rows=2),
         _fault("averaged", averaged, least_size=2),
         _fault("first element only", first_element_only, least_size=2),
         _fault("bfloat16 round trip", through_bfloat16),
