@@ -6,8 +6,10 @@ without another sparsity pattern. A gradient travels back through the very const
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -48,32 +50,32 @@ def _leaf(values: Tensor) -> Tensor:
 
 def _represent_sparse(tensor: Tensor) -> Representation:
     detached = tensor.detach()
-    if detached.layout is torch.sparse_coo:
-        indices, size, coalesced = detached._indices(), detached.shape, detached.is_coalesced()
+    coo = detached.layout is torch.sparse_coo
+    values = detached._values() if coo else detached.values()
+    positions = _coo_positions(detached) if coo else _compressed_positions(detached)
+    make = partial(_coo_like if coo else _compressed_like, detached)
 
-        def restore(values: Tensor) -> Tensor:
-            return torch.sparse_coo_tensor(indices, values, size, is_coalesced=coalesced, check_invariants=False)
+    def restore(real: Tensor) -> Tensor:
+        held = torch.view_as_complex(real) if values.is_complex() else real
+        return _Assembled.apply(held, make, positions)  # type: ignore[no-any-return, no-untyped-call]
 
-        return _values(detached._values(), restore)
-    return _values(detached.values(), _compressed_from(detached))
-
-
-def _compressed_from(tensor: Tensor) -> Callable[[Tensor], Tensor]:
-    positions = _positions(tensor)
-    return lambda values: _Compressed.apply(values, tensor, positions)  # type: ignore[no-any-return, no-untyped-call]
+    # a copy first: the values are a view of a tensor without strides
+    copied = values.resolve_conj().clone()
+    return Representation(real=_leaf(torch.view_as_real(copied) if values.is_complex() else copied), restore=restore)
 
 
-class _Compressed(torch.autograd.Function):
-    """A compressed sparse tensor of `values` in the pattern of another; torch's constructor knows no complex gradients.
+class _Assembled(torch.autograd.Function):
+    """A sparse tensor of `values` in the pattern of another, differentiable as often as its gradient is.
 
-    The gradient of the values is that of the tensor, sparse or strided, at the places where they stand.
+    torch's own constructors are differentiable once at most, some of them for real values alone. The gradient of the
+    values is that of the tensor, sparse or strided, at the places where they stand.
     """
 
     @staticmethod
-    def forward(ctx: Any, values: Tensor, pattern: Tensor, positions: Tensor) -> Tensor:
+    def forward(ctx: Any, values: Tensor, make: Callable[[Tensor], Tensor], positions: Tensor) -> Tensor:
         ctx.save_for_backward(positions)
         ctx.shape = values.shape
-        return _like(pattern, values.detach())
+        return make(values.detach())
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
@@ -82,18 +84,13 @@ class _Compressed(torch.autograd.Function):
         return strided.reshape(-1)[positions].view(ctx.shape), None, None
 
 
-def _positions(tensor: Tensor) -> Tensor:
-    """Where each of the values stands in the flattened dense tensor."""
-    count = tensor.values().numel()
-    numbered = torch.arange(1, count + 1, dtype=torch.float64, device=tensor.device).view(tensor.values().shape)
-    dense = _like(tensor, numbered).to_dense().reshape(-1).long()
-    places = dense.nonzero().squeeze(1)
-    positions = torch.empty(count, dtype=torch.long, device=tensor.device)
-    positions[dense[places] - 1] = places
-    return positions
+def _coo_like(pattern: Tensor, values: Tensor) -> Tensor:
+    return torch.sparse_coo_tensor(
+        pattern._indices(), values, pattern.shape, is_coalesced=pattern.is_coalesced(), check_invariants=False
+    )
 
 
-def _like(pattern: Tensor, values: Tensor) -> Tensor:
+def _compressed_like(pattern: Tensor, values: Tensor) -> Tensor:
     by_rows = pattern.layout in (torch.sparse_csr, torch.sparse_bsr)
     compressed = pattern.crow_indices() if by_rows else pattern.ccol_indices()
     plain = pattern.col_indices() if by_rows else pattern.row_indices()
@@ -102,8 +99,21 @@ def _like(pattern: Tensor, values: Tensor) -> Tensor:
     )
 
 
-def _values(values: Tensor, restore: Callable[[Tensor], Tensor]) -> Representation:
-    if not values.is_complex():
-        return Representation(real=_leaf(values), restore=restore)
-    pairs = torch.view_as_real(values.resolve_conj().clone())
-    return Representation(real=_leaf(pairs), restore=lambda real: restore(torch.view_as_complex(real)))
+def _coo_positions(tensor: Tensor) -> Tensor:
+    """Where each of the values stands in the flattened dense tensor; the same place twice where it is given twice."""
+    block = math.prod(tensor.shape[tensor.sparse_dim() :])
+    start = torch.zeros(tensor._nnz(), dtype=torch.long, device=tensor.device)
+    for index, size in zip(tensor._indices(), tensor.shape, strict=False):
+        start = start * size + index
+    return (start[:, None] * block + torch.arange(block, device=tensor.device)).reshape(-1)
+
+
+def _compressed_positions(tensor: Tensor) -> Tensor:
+    """Where each of the values stands in the flattened dense tensor, read from a tensor of the values' numbers."""
+    count = tensor.values().numel()
+    numbered = torch.arange(1, count + 1, dtype=torch.float64, device=tensor.device).view(tensor.values().shape)
+    dense = _compressed_like(tensor, numbered).to_dense().reshape(-1).long()
+    places = dense.nonzero().squeeze(1)
+    positions = torch.empty(count, dtype=torch.long, device=tensor.device)
+    positions[dense[places] - 1] = places
+    return positions

@@ -76,6 +76,21 @@ def test_products_of_sparse_and_dense_are_checked_by_both() -> None:
     assert (result.outcome, len(case.inputs)) == (Outcome.PASSED, 2)
 
 
+def test_an_uncoalesced_tensor_is_checked_by_each_of_its_values() -> None:
+    places = torch.tensor([[0, 0, 1], [1, 1, 0]])
+    tensor = torch.sparse_coo_tensor(
+        places, torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64), (2, 2)
+    ).requires_grad_()
+    case = check(lambda s: s.to_dense() ** 2, (tensor,))
+    assert case.outcome is Outcome.PASSED
+    assert represent(tensor).real.shape == (3,)
+
+
+def test_second_derivatives_by_sparse_tensors_are_checked() -> None:
+    case = check(lambda s: s.to_dense() ** 3, (sparse("coo"),))
+    assert result_of(case, "double_backward").outcome is Outcome.PASSED
+
+
 def test_sparse_outputs_are_compared_dense() -> None:
     case = check(lambda s: s * 2, (sparse("coo"),))
     assert result_of(case, "backward").outcome is Outcome.PASSED
