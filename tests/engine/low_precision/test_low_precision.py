@@ -132,8 +132,15 @@ def test_a_tangent_near_its_pole_is_not_failed(seed):
     assert compare(problem(torch.tan, near), seed=seed).verdict is not Verdict.DIFFER
 
 
+def test_complex_numbers_of_low_precision_are_checked_too():
+    points = torch.view_as_complex(normal(4, 2)).to(torch.complex64)
+    assert backward(lambda z: z.exp() * z.conj(), points).outcome is Outcome.PASSED
+    assert backward(custom(torch.square, lambda g, z: 2 * g * z), points).outcome is Outcome.FAILED
+
+
 def test_arithmetic_is_read_from_the_values():
     assert arithmetic(problem(torch.sin, normal(4))) is torch.float64
     assert arithmetic(problem(lambda x: torch.sin(x.float()).double(), normal(4))) is torch.float32
     assert arithmetic(problem(torch.sign, normal(4))) is torch.float64
+    assert arithmetic(problem(torch.round, 40 * normal(9))) is torch.float64
     assert arithmetic(problem(torch.sin, normal(4).half())) is torch.float16
