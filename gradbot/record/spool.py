@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from gradbot.record.signature import plain_part, quick_key, signature, size, wants_grad
-from gradbot.record.tensors import Attached, NotPortableError
+from gradbot.record.tensors import Attached, NotPortableError, is_degenerate
 from gradbot.record.values import encode_value, seeds
 
 Json = Any
@@ -32,6 +33,9 @@ SHAPES_PER_KIND = 6
 """Distinct shapes kept of calls that differ in nothing else."""
 
 MAX_ELEMENTS = 1 << 22
+
+TRIES = 8
+"""How many calls of one signature are looked at for one whose inputs are not degenerate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +71,7 @@ class Spool:
     _targets: dict[type, str] = field(default_factory=dict)
     _quick: set[tuple[str, Any]] = field(default_factory=set)
     _seen: set[tuple[str, Any]] = field(default_factory=set)
+    _degenerate: Counter[tuple[str, Any]] = field(default_factory=Counter)
     _kinds: Counter[tuple[str, Any]] = field(default_factory=Counter)
     _per_target: Counter[str] = field(default_factory=Counter)
     _lock: threading.RLock = field(default_factory=threading.RLock)
@@ -112,11 +117,18 @@ class Spool:
             if quick in self._quick:
                 return
             with self._lock:
-                self._quick.add(quick)
                 parts = signature(args, kwargs)
-                if (target, parts) not in self._seen:
-                    self._seen.add((target, parts))
+                key = (target, parts)
+                if key not in self._seen:
+                    self._seen.add(key)
                     self._consider(target, cls, parts, args, kwargs)
+                elif self._degenerate[key] and not _degenerate(args, kwargs):
+                    self._degenerate[key] = 0
+                    self._keep(target, parts, args, kwargs)
+                else:
+                    self._degenerate[key] -= 1
+                if self._degenerate[key] <= 0:
+                    self._quick.add(quick)
         except Exception as error:  # noqa: BLE001  recording must never change what the suite does
             with suppress(Exception):
                 self._write({"target": target, "problem": f"{type(error).__name__}: {error}"[:300]})
@@ -140,22 +152,29 @@ class Spool:
             return
         self._kinds[kind] += 1
         self._per_target[target] += 1
+        if _degenerate(args, kwargs):
+            self._degenerate[target, parts] = TRIES
+        self._keep(target, parts, args, kwargs)
+        if self.in_place is not None and wants_grad(parts):
+            self.in_place(target, cls, args, kwargs)
+
+    def _keep(self, target: str, parts: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         reason = "" if size(parts) <= MAX_ELEMENTS else f"more than {MAX_ELEMENTS} elements"
         entry: dict[str, Json] = {
             "target": target,
             "signature": repr(parts),
-            "kind": repr(kind[1]),
+            "kind": repr(plain_part(parts)),
             "size": size(parts),
             "requires_grad": wants_grad(parts),
             "test": self.test_id(),
         }
+        if self._degenerate[target, parts] > 0:
+            entry["degenerate"] = True
         if not reason:
             reason = self._encode(entry, args, kwargs)
         if reason:
             entry["not_portable"] = reason
         self._write(entry)
-        if self.in_place is not None and wants_grad(parts):
-            self.in_place(target, cls, args, kwargs)
 
     def _encode(self, entry: dict[str, Json], args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         attached = Attached()
@@ -182,6 +201,14 @@ class Spool:
             self._own = self.folder / f"{self._process}-{uuid.uuid4().hex[:8]}"
             self._own.mkdir(parents=True, exist_ok=True)
         return self._own
+
+
+def _degenerate(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    return any(is_degenerate(each) for each in tree_leaves((args, kwargs)) if _checked(each))
+
+
+def _checked(value: object) -> bool:
+    return type(value) in (torch.Tensor, torch.nn.Parameter) and value.requires_grad  # type: ignore[attr-defined]
 
 
 def _save_tensor(path: Path, tensor: torch.Tensor) -> None:

@@ -74,11 +74,17 @@ def choose(entries: Iterable[Entry], kept: Sequence[Entry], limits: Limits) -> l
     """Which samples of one target to keep, in a stable order, whatever the order they came in.
 
     What was kept before and is still seen stays. Calls whose inputs required grad come before others, new kinds
-    before more shapes of a known kind, small ones before large ones.
+    before more shapes of a known kind, small ones before large ones. Degenerate inputs are kept only of kinds that
+    were seen with no others.
     """
+    unique = {entry["signature"]: entry for entry in sorted(entries, key=_is_generic)}
+    for entry in kept:
+        seen = unique.get(entry["signature"])
+        if seen is not None and _is_generic(entry) >= _is_generic(seen):
+            unique[entry["signature"]] = entry
+    better = {entry["kind"] for entry in unique.values() if _is_generic(entry)}
+    unique = {name: entry for name, entry in unique.items() if _is_generic(entry) or entry["kind"] not in better}
     kept_names = {entry["signature"] for entry in kept}
-    unique = {entry["signature"]: entry for entry in entries}
-    unique |= {entry["signature"]: entry for entry in kept if entry["signature"] in unique}
     kinds: dict[str, list[Entry]] = defaultdict(list)
     order = sorted(
         unique.values(),
@@ -94,6 +100,10 @@ def choose(entries: Iterable[Entry], kept: Sequence[Entry], limits: Limits) -> l
     by_round.sort(key=lambda item: (*item[:3], item[3]["size"], item[3]["signature"]))
     chosen = [item[3] for item in by_round[: limits.per_target]]
     return sorted(chosen, key=lambda entry: (entry["size"], entry["signature"]))
+
+
+def _is_generic(entry: Entry) -> bool:
+    return not entry.get("degenerate", False)
 
 
 def read_target(path: Path) -> tuple[str, list[Entry]]:
@@ -160,7 +170,7 @@ def _with_unseen(seen: Sequence[Entry], before: Sequence[Entry], limits: Limits)
     return choose([*seen, *before], before, limits)
 
 
-_FIELDS = ("signature", "kind", "size", "requires_grad", "test", "args", "kwargs")
+_FIELDS = ("signature", "kind", "size", "requires_grad", "degenerate", "test", "args", "kwargs")
 
 
 def _stored(entries: Iterable[Entry]) -> list[Entry]:

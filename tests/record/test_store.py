@@ -164,6 +164,25 @@ class Square(torch.autograd.Function):
         return x * x
 
 
+def test_of_one_signature_the_first_call_that_is_not_degenerate_is_kept(tmp_path: Path) -> None:
+    zeros, generic = torch.zeros(4, requires_grad=True), torch.tensor([1.0, -2.0, 0.5, 3.0], requires_grad=True)
+    spooled(tmp_path / "spool", (zeros, 2.0), (zeros, 2.0), (generic, 2.0), (leaf(4), 2.0))
+    stored(tmp_path / "spool", tmp_path / "cases")
+    (path,) = (tmp_path / "cases").glob("*.json")
+    (sample,) = read_target(path)[1]
+    assert sample["args"][0]["tensor"]["values"] == [1.0, -2.0, 0.5, 3.0]
+    assert "degenerate" not in sample
+
+
+def test_degenerate_inputs_are_kept_only_of_kinds_without_others(tmp_path: Path) -> None:
+    ones = torch.ones(5, requires_grad=True)
+    spooled(tmp_path / "spool", (ones, 2.0), (leaf(6), 2.0), (ones, 3.0))
+    stored(tmp_path / "spool", tmp_path / "cases")
+    (path,) = (tmp_path / "cases").glob("*.json")
+    kept = [(sample["args"][0]["tensor"]["shape"], sample["args"][1]) for sample in read_target(path)[1]]
+    assert kept == [([5], 3.0), ([6], 2.0)]
+
+
 def test_a_call_that_raised_is_no_sample_but_the_next_one_of_its_kind_is(tmp_path: Path) -> None:
     spool = Spool(folder=tmp_path / "spool", scope=Scope(packages=(Scale.__module__,)), test_id=lambda: "test_it")
     with watching(spool):

@@ -20,6 +20,7 @@ from gradbot.record.tensors import (
     NotPortableError,
     decode_tensor,
     encode_tensor,
+    is_degenerate,
     looks_random,
 )
 from gradbot.record.values import decode_value, encode_value, seeds
@@ -131,6 +132,24 @@ def test_structure_is_seen(name: str) -> None:
 def test_plain_noise_looks_random() -> None:
     assert looks_random(torch.randn(30, 30))
     assert looks_random(torch.rand(100) + 1)
+
+
+@pytest.mark.parametrize(
+    ("tensor", "degenerate"),
+    [
+        (torch.zeros(()), True),
+        (torch.ones(2), False),
+        (torch.ones(4, 4), True),
+        (torch.eye(3), True),
+        (torch.linspace(-4, 6, 50).relu(), False),
+        (torch.randn(3, 3, dtype=torch.complex128), False),
+        (torch.eye(3).to_sparse(), True),
+        (torch.zeros(4, dtype=torch.long), False),
+        (torch.zeros(0), False),
+    ],
+)
+def test_degenerate_tensors_are_seen(tensor: Tensor, degenerate: bool) -> None:
+    assert is_degenerate(tensor) is degenerate
 
 
 PLAIN = st.recursive(
