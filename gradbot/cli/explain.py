@@ -11,7 +11,7 @@ import click
 
 from gradbot.errors import ExitCode, UsageError
 from gradbot.explanations import EXPLANATIONS
-from gradbot.report import terminal
+from gradbot.report import terminal_rules
 from gradbot.rules import BY_ID, RULES, Rule, find_rule
 
 
@@ -23,10 +23,10 @@ def command(rule: str | None, everything: bool) -> int:
     width = shutil.get_terminal_size((100, 24)).columns
     colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     if rule is None and not everything:
-        click.echo(terminal.render_rules(tuple(BY_ID.values()), width=width, colour=colour), nl=False)
+        click.echo(terminal_rules.render_rules(tuple(BY_ID.values()), width=width, colour=colour), nl=False)
         return ExitCode.RIGHT
     chosen = tuple(BY_ID.values()) if rule is None else (_find(rule),)
-    shown = [terminal.render_rule(each, EXPLANATIONS[each.kind], width=width, colour=colour) for each in chosen]
+    shown = [terminal_rules.render_rule(each, EXPLANATIONS[each.kind], width=width, colour=colour) for each in chosen]
     click.echo("\n".join(shown), nl=False)
     return ExitCode.RIGHT
 

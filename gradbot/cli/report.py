@@ -16,7 +16,7 @@ from gradbot.model import Report
 from gradbot.report import aggregate, compare, files, html, junit, markdown, terminal
 from gradbot.report.annotations import render as render_annotations
 from gradbot.report.compare import Changes
-from gradbot.report.markdown_view import Links
+from gradbot.report.markdown_parts import Links
 
 _PATH = click.Path(path_type=Path)
 

@@ -36,7 +36,7 @@ def render(picture: JacobianMap, width: int = 64, height: int = 16) -> TextMap:
     lines = tuple("".join(_shade(value, largest) * wide for value in row) for row in grid)
     signs = tuple(tuple(_sign(value) for value in row for _ in range(wide)) for row in grid)
     title = {"error": "|analytical − numerical|", "analytical": "|analytical|", "numerical": "|numerical|"}
-    size = f"{text.count(picture.rows)} inputs down, {text.count(picture.columns)} outputs across"
+    size = f"{text.plural(picture.rows, 'input')} down, {text.plural(picture.columns, 'output')} across"
     scale = f"0 {RAMP} {text.number(largest, 2)}, a shade a decade"
     broken = f", {NOT_FINITE} not finite" if any(NOT_FINITE in line for line in lines) else ""
     name = title.get(picture.what, text.one_line(picture.what, 30))

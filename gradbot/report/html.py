@@ -19,10 +19,11 @@ from markupsafe import Markup
 
 from gradbot import messages
 from gradbot.model import Report
-from gradbot.report import aggregate, compare, html_view, markdown_view, text
+from gradbot.report import aggregate, compare, html_view, markdown_parts, markdown_view, text
 from gradbot.report.aggregate import Item
 from gradbot.report.compare import Changes
-from gradbot.report.markdown_view import Links
+from gradbot.report.markdown_matrix import title_of
+from gradbot.report.markdown_parts import Links
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _MOST_WORST = 40
@@ -40,7 +41,7 @@ def render(
     """The page. `sources` maps paths, as locations name them, to source text: excerpts come from there."""
     changes = compare.compare(report) if changes is None else changes
     links = links or Links()
-    view = markdown_view.build(report, changes, links, markdown_view.STAGES[0])
+    view = markdown_view.build(report, changes, links, markdown_parts.STAGES[0])
     matrix = _matrix(report, changes)
     short, full, unpictured = html_view.cases(report, changes, links, sources or {})
     known = aggregate.targets_by_id(report)
@@ -54,7 +55,7 @@ def render(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals.update(title_of=markdown_view.title_of)
+    environment.globals.update(title_of=title_of)
     return environment.get_template(
         "report.html.j2"
     ).render(
@@ -71,7 +72,7 @@ def render(
         matrix=matrix,
         rest=json_for_html(matrix["rest"]),
         worst=[
-            {"line": markdown_view.line(item, known, links, markdown_view.STAGES[0]), "href": _href(item)}
+            {"line": markdown_parts.line(item, known, links, markdown_parts.STAGES[0]), "href": _href(item)}
             for item in new[:_MOST_WORST]
         ],
         worst_more=max(0, len(new) - _MOST_WORST),

@@ -22,10 +22,10 @@ from gradbot.model import (
     Report,
     Target,
 )
-from gradbot.report import aggregate, markdown_view, text, wording
+from gradbot.report import aggregate, text, wording
 from gradbot.report.aggregate import Classification, Item, Occurrence
 from gradbot.report.compare import Changes
-from gradbot.report.markdown_view import Links
+from gradbot.report.markdown_parts import Links, blob_url
 
 MOST_PICTURED = 400
 """Cases whose maps and charts are kept, most important first: the page stays small enough to open at once."""
@@ -257,7 +257,7 @@ def _place(place: Location | None, links: Links, package: str) -> Data | None:
     return {
         "text": wording.place_text(place, package),
         "symbol": text.one_line(place.symbol, 100),
-        "url": markdown_view.blob_url(links, place),
+        "url": blob_url(links, place),
     }
 
 

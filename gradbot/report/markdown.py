@@ -19,7 +19,8 @@ from gradbot.model import Report
 from gradbot.report import compare, markdown_escape, text
 from gradbot.report.compare import Changes
 from gradbot.report.markdown_escape import Safe
-from gradbot.report.markdown_view import STAGES, Links, View, build
+from gradbot.report.markdown_parts import STAGES, Links
+from gradbot.report.markdown_view import View, build
 
 COMMENT_CHARACTERS = 65_536
 SUMMARY_BYTES = 1_000_000

@@ -15,6 +15,7 @@ ZERO_WIDTH = "\u200b"
 _SPECIAL = re.compile(r"([\\`*_~\[\]|])")
 _NUMBERED = re.compile(r"^(\d+)([.)])(?=\s|$)")
 _EMOJI = re.compile(r":(?=[A-Za-z0-9_+-]+:)")
+_MARKED = re.compile(r"^([-+=])(?=\s|$|\1)")
 _PING = re.compile("(?<!&)([@#])")
 _SCHEME = re.compile(r"(?i)(mailto|xmpp):|:(?=//)")
 _WWW = re.compile(r"(?i)(www)\.")
@@ -35,8 +36,7 @@ def escape(value: object, limit: int = 300) -> Safe:
         return value
     plain = text.one_line(str(value), limit)
     marked = _SPECIAL.sub(r"\\\1", plain.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;"))
-    if marked[:1] in ("-", "+", "="):
-        marked = "\\" + marked
+    marked = _MARKED.sub(r"\\\1", marked)
     marked = _NUMBERED.sub(r"\1\\\2", marked)
     return Safe(_inert(marked).replace("$", "<span>$</span>"))
 

@@ -12,12 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from gradbot import messages
-from gradbot.explanations import Explanation
 from gradbot.model import CaseResult, CheckResult, Evidence, JacobianMap, Outcome, Report, Severity, Target
 from gradbot.report import aggregate, heatmap, text, wording
 from gradbot.report.aggregate import Item, NotChecked, Occurrence, TargetState
 from gradbot.report.compare import Changes
-from gradbot.rules import Rule
 
 _MOST_DETAILS = 5
 _MOST_LINES = 30
@@ -61,7 +59,7 @@ def render(
     for item in failing[: len(failing) if verbose else _MOST_DETAILS]:
         parts += ["", _detail(item, width)]
     parts += ["", summary(report, told, files)]
-    return _print(Group(*parts), width, colour)
+    return printed(Group(*parts), width, colour)
 
 
 def render_case(result: CaseResult, *, width: int = 80, colour: bool = False) -> str:
@@ -84,12 +82,12 @@ def render_case(result: CaseResult, *, width: int = 80, colour: bool = False) ->
     for check in result.checks:
         parts += ["", *_check(check, width)]
     parts += ["", _again(result)]
-    return _print(Group(*parts), width, colour)
+    return printed(Group(*parts), width, colour)
 
 
 def plain(occurrence: Occurrence, outcome: Outcome, width: int = 100) -> str:
     """Headline, facts, entries and picture of one occurrence as text without colour."""
-    return _print(Group(*_body(occurrence, outcome, width)), width, colour=False).strip("\n")
+    return printed(Group(*_body(occurrence, outcome, width)), width, colour=False).strip("\n")
 
 
 def summary(report: Report, told: Sequence[Item], files: Sequence[str] = ()) -> Text:
@@ -369,7 +367,8 @@ def _symbol(outcome: Outcome, severity: Severity | None = None) -> Text:
     return Text(symbol, style=style)
 
 
-def _print(what: RenderableType, width: int, colour: bool) -> str:
+def printed(what: RenderableType, width: int, colour: bool) -> str:
+    """What `rich` makes of it in so many columns; colour only where it is asked for, whatever the environment says."""
     console = Console(
         file=io.StringIO(),
         width=width,
@@ -385,35 +384,3 @@ def _print(what: RenderableType, width: int, colour: bool) -> str:
     console.print(what, crop=False)
     assert isinstance(console.file, io.StringIO)
     return "\n".join(line.rstrip() for line in console.file.getvalue().split("\n"))
-
-
-def render_rule(rule: Rule, explanation: Explanation, *, width: int = 80, colour: bool = False) -> str:
-    """One rule in full: meaning, usual causes, remedy and the example."""
-    parts: list[RenderableType] = [
-        Text.assemble((rule.id, "bold"), "  ", rule.kind, ("  " + rule.severity.value, "dim")),
-        Text(rule.summary),
-        "",
-        Text(explanation.meaning),
-        "",
-        Text("usual causes", style="bold"),
-    ]
-    for cause in explanation.causes:
-        line = Table.grid(padding=(0, 1, 0, 0))
-        line.add_row(Text("  -"), Text(cause))
-        parts.append(line)
-    parts += ["", Text("remedy", style="bold"), _indented(Text(explanation.remedy))]
-    for word, code, style in (("wrong", explanation.wrong, "red"), ("right", explanation.right, "green")):
-        if code:
-            lines = [Text(f"    {line}", no_wrap=True, overflow="ignore") for line in code.strip("\n").split("\n")]
-            parts += ["", Text(word, style=f"bold {style}"), *lines]
-    return _print(Group(*parts), width, colour)
-
-
-def render_rules(rules: Sequence[Rule], *, width: int = 80, colour: bool = False) -> str:
-    """The catalogue, a rule a line."""
-    table = Table.grid(padding=(0, 2, 0, 0))
-    for rule in rules:
-        table.add_row(Text(rule.id, style="bold"), Text(rule.summary), Text(rule.severity.value, style="dim"))
-    return _print(
-        Group(table, "", Text("gradbot explain GB101 says more about one of them", style="dim")), width, colour
-    )

@@ -154,10 +154,9 @@ def result_facts(result: CaseResult) -> list[str]:
     """What is to say of a case as a whole."""
     said = [messages.note_text(note) for note in result.notes]
     tries = result.attempts
-    if tries is not None and tries.runs > 1:
+    if tries is not None and 0 < tries.failures < tries.runs:
         seeds = f" (seeds {text.ranges(tries.seeds)})" if tries.seeds else ""
-        often = "each" if tries.failures == tries.runs else str(tries.failures)
-        said.append(f"Failed in {often} of {tries.runs} runs{seeds}")
+        said.append(f"Failed in {tries.failures} of {tries.runs} runs{seeds}")
     if result.case.settings.reason:
         said.append(f"Declared: {result.case.settings.expect or 'settings'}, because {result.case.settings.reason}")
     return said

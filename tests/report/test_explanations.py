@@ -8,7 +8,7 @@ import textwrap
 import pytest
 
 from gradbot.explanations import EXPLANATIONS, page
-from gradbot.report import terminal
+from gradbot.report import terminal_rules
 from gradbot.rules import RULES
 
 
@@ -34,7 +34,7 @@ def test_its_code_is_python(kind: str) -> None:
 @pytest.mark.parametrize("kind", sorted(EXPLANATIONS))
 def test_page_and_terminal_say_the_same(kind: str) -> None:
     rule, explanation = RULES[kind], EXPLANATIONS[kind]
-    for text in (page(rule, explanation), terminal.render_rule(rule, explanation, width=80)):
+    for text in (page(rule, explanation), terminal_rules.render_rule(rule, explanation, width=80)):
         words = " ".join(text.split())
         assert rule.id in words
         assert " ".join(explanation.meaning.split()) in words
