@@ -120,9 +120,9 @@ def _gather(
         return found
     if client is not None and settings.gather_runs:
         found = local + gather.gather_runs(client, context, pull, settings.names)
-    checked_out = [context.head_sha, pull.merge_sha if pull else context.sha, context.sha]
-    if context.trigger is not None:
-        checked_out = [context.head_sha, pull.merge_sha if pull else ""]
+    checked_out = [context.head_sha, pull.merge_sha if pull else ""]
+    if context.trigger is None:  # a second stage has the default branch's commit here
+        checked_out.append(context.sha)
     return gather.of_commit(found, context.repository, context.head_sha, checked_out)
 
 
@@ -138,16 +138,15 @@ def _base(settings: Settings, context: Context, pull: PullRequest | None, given:
 
 def wanted_comment(settings: Settings, page: Page, gathered: Gathered, rendering: Rendering) -> Wanted:
     """The comment as it should stand on the pull request."""
-    attempts = {part.run: 0 for part in gathered.parts}
+    job = page.context.trigger
+    attempts = {job.id: job.attempt} if job else {page.context.run_id: page.context.attempt}
     for part in gathered.parts:
-        attempts[part.run] = max(attempts[part.run], part.attempt)
-    own = page.context.trigger.id if page.context.trigger else page.context.run_id
-    own_attempt = page.context.trigger.attempt if page.context.trigger else page.context.attempt
+        attempts[part.run] = max(attempts.get(part.run, 0), part.attempt)
     marker = Marker(
         id=settings.comment_id,
         sha=page.context.head_sha,
-        run=max(own, *attempts, 0),
-        attempt=sum({own: own_attempt, **attempts}.values()),
+        run=max(attempts),
+        attempt=sum(attempts.values()),
         parts=len(gathered.parts),
         red=not page.verdict.right,
     )
@@ -158,7 +157,7 @@ def wanted_comment(settings: Settings, page: Page, gathered: Gathered, rendering
 
 def _post(settings: Settings, page: Page, gathered: Gathered, found: target.Found, tools: Tools) -> Posted:
     if settings.mode is CommentMode.OFF:
-        return Posted(words="comments are off")
+        return Posted()
     wanted = wanted_comment(settings, page, gathered, tools.rendering)
     if settings.dry_run:
         return _would_post(settings, page, wanted, found, tools)

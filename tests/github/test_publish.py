@@ -355,3 +355,13 @@ def read_outputs(text: str) -> dict[str, str]:
             block.append(inner)
         values[name] = "\n".join(block)
     return values
+
+
+def test_a_rerun_that_left_nothing_new_still_counts_as_newer(fake: Fake) -> None:
+    fake.state.runs[812].attempt = 2
+    upload(fake.state, 812, report(wrong=["b"]))
+    Job(fake, context(fake))
+    Job(fake, context(fake, attempt=2))
+    assert "attempt=2 " in body(fake).splitlines()[0]
+    Job(fake, context(fake))
+    assert "attempt=2 " in body(fake).splitlines()[0]
