@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,7 +17,7 @@ from torch import Tensor
 from gradbot.engine.checks.context import Context
 from gradbot.engine.checks.values import Values, disagrees
 from gradbot.engine.user_errors import one_line
-from gradbot.model import CheckName, Finding, Note
+from gradbot.model import CheckName, Finding, Note, Severity
 
 BATCH = 3
 BESIDE = 2.0**-6  # how far apart the batch's points are, relative: a rule that mixes up samples must show
@@ -58,7 +59,29 @@ def attempt(
         return None, ""
     count = len(context.subject.selected)
     output, input = (place % count, None) if place < outputs else (None, place - outputs)
-    return context.finding(check, kind, methods=methods, output=output, input=input, details={"form": form}), ""
+    # torch's own ops disagree with themselves under vmap here and there: said, and nothing the user can be told is wrong
+    severity = None if _runs_custom_code(context) else Severity.WARNING
+    finding = context.finding(
+        check, kind, methods=methods, output=output, input=input, severity=severity, details={"form": form}
+    )
+    return finding, ""
+
+
+def _runs_custom_code(context: Context) -> bool:
+    """Whether a Function or op of somebody's own is the target or stands on its graph."""
+    if context.function_class is not None or context.op is not None:
+        return True
+    seen: set[Any] = set()
+    stack: list[Any] = [each.grad_fn for each in context.subject.graph()]
+    while stack:
+        node = stack.pop()
+        if node is None or node in seen:
+            continue
+        if isinstance(node, torch.autograd.function.BackwardCFunction):
+            return True
+        seen.add(node)
+        stack += [following for following, _ in node.next_functions]
+    return False
 
 
 def _shaped(found: Values, expected: Values) -> Values:
