@@ -59,7 +59,7 @@ def attempt(
         return None, ""
     count = len(context.subject.selected)
     output, input = (place % count, None) if place < outputs else (None, place - outputs)
-    # torch's own ops disagree with themselves under vmap here and there: said, and nothing the user can be told is wrong
+    # torch's own ops disagree with themselves under vmap here and there: worth saying, and no fault of the target
     severity = None if _runs_custom_code(context) else Severity.WARNING
     finding = context.finding(
         check, kind, methods=methods, output=output, input=input, severity=severity, details={"form": form}
