@@ -346,6 +346,11 @@ def missing_shards(report: Report) -> tuple[str, ...]:
     return tuple(name for name in report.shard.expected if name not in report.shards_seen)
 
 
+def interrupted_shards(report: Report) -> tuple[str, ...]:
+    """Shards of a merged report whose newest run was cut short."""
+    return tuple(each.name for each in report.shard_runs if each.interrupted)
+
+
 def matrix(report: Report) -> Matrix:
     """The capability of every target in every check on every device: the worst outcome over cases."""
     cells: dict[tuple[str, str, str], str] = {}

@@ -75,6 +75,7 @@ def cases(
 ) -> tuple[list[Data], list[Data], int]:
     """Short records, full records in the same order (most important first), and how many cases lost their pictures."""
     known = aggregate.targets_by_id(report)
+    compared = changes.base is not None or changes.has_baseline
     standing: dict[int, list[Item]] = {}
     for item in changes.told:
         for occurrence in item.occurrences:
@@ -95,7 +96,7 @@ def cases(
         told = standing.get(id(result), [])
         pictures = left > 0
         left -= _has_pictures(result)
-        short.append(_short(result, told, known))
+        short.append(_short(result, told, known, compared))
         full.append(_full(result, told, known, links, sources, pictures))
     return short, full, max(0, pictured - MOST_PICTURED)
 
@@ -104,7 +105,7 @@ def _has_pictures(result: CaseResult) -> bool:
     return any(finding.evidence and finding.evidence.maps for check in result.checks for finding in check.findings)
 
 
-def _short(result: CaseResult, told: Sequence[Item], known: Mapping[str, Target]) -> Data:
+def _short(result: CaseResult, told: Sequence[Item], known: Mapping[str, Target], compared: bool) -> Data:
     case = result.case
     lead = told[0] if told else None
     headline = wording.headline(lead) if lead else ""
@@ -112,6 +113,7 @@ def _short(result: CaseResult, told: Sequence[Item], known: Mapping[str, Target]
         headline = wording.occurrence_headline(Occurrence(result=result), result.outcome)
     place = aggregate.location(lead, dict(known)) if lead else None
     classes = [item.classification.value for item in told if item.failing or item.classification in _SHOWN]
+    classes = [each for each in classes if compared or each != Classification.UNCLASSIFIED.value]
     return {
         "id": text.clean(case.id),
         "target": text.one_line(case.target),
@@ -159,7 +161,7 @@ def _full(
     target = known.get(case.target)
     own = result.location or (target.location if target else None)
     return {
-        "reference": f"inputs {messages.SOURCES[case.source]}: {text.one_line(case.reference, 400)}",
+        "reference": f"inputs {messages.SOURCES[case.source]}: {wording.reference_text(case)}",
         "test": text.one_line(case.test_id, 400),
         "place": _place(own, links, target.package if target else ""),
         "tensors": [
@@ -198,7 +200,7 @@ def _check(
         "outcome": check.outcome.value,
         "word": messages.OUTCOMES[check.outcome],
         "seconds": text.duration(check.seconds),
-        "class": wording.CLASSES[mine[0].classification] if mine and mine[0].failing else "",
+        "class": wording.CLASSES[mine[0].classification] if mine and mine[0].failing and mine[0].because else "",
         "because": text.one_line(mine[0].because) if mine else "",
         "reason": text.one_line(messages.reason_text(check.reason, check.details)) if check.reason else "",
         "notes": [text.one_line(messages.note_text(note)) for note in check.notes],
@@ -309,7 +311,7 @@ def _evidence(evidence: Evidence, occurrence: Occurrence, pictures: bool) -> Dat
 
 
 def _entries(evidence: Evidence) -> Iterable[Data]:
-    for entry in evidence.entries[:50]:
+    for entry in evidence.entries[:16]:
         split = isinstance(entry.analytical, complex) or isinstance(entry.numerical, complex)
         numbers = () if split else (entry.analytical, entry.numerical, entry.error_bar, entry.tolerance)
         yield {

@@ -75,7 +75,7 @@ def build(report: Report, changes: Changes, links: Links, detail: Detail, *, for
         links=links,
         fork=fork,
         compared=changes.base is not None or changes.has_baseline,
-        alarms=_alarms(counted, detail),
+        alarms=_alarms(counted, aggregate.interrupted_shards(report), detail),
         heading="New failures" if changes.base is not None or changes.has_baseline else "Failures",
         failures=failures,
         lines=tuple(line(item, known, links, detail) for item in rest[: detail.lines]),
@@ -193,7 +193,7 @@ def _counts(report: Report, counted: Verdict) -> str:
     return f"{checked}, {text.plural(counted.checks, 'check')} in {text.duration(report.run.seconds)}"
 
 
-def _alarms(counted: Verdict, detail: Detail) -> tuple[str, ...]:
+def _alarms(counted: Verdict, interrupted: Sequence[str], detail: Detail) -> tuple[str, ...]:
     names = [text.one_line(name, 60) for name in counted.missing_shards[: max(1, detail.rows)]]
     said = []
     if names:
@@ -202,7 +202,8 @@ def _alarms(counted: Verdict, detail: Detail) -> tuple[str, ...]:
         word = "Shard" if len(counted.missing_shards) == 1 else "Shards"
         said.append(f"{word} {', '.join(names)}{tail} never reported: what it should have checked is not checked.")
     if counted.interrupted:
-        said.append("The run was interrupted: what is missing here is not checked.")
+        which = f" of shard {text.one_line(text.listing(interrupted), 200)}" if interrupted else ""
+        said.append(f"The run{which} was interrupted: what is missing here is not checked.")
     return tuple(said)
 
 

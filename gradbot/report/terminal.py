@@ -66,7 +66,7 @@ def render_case(result: CaseResult, *, width: int = 80, colour: bool = False) ->
     """One case in full: what it ran on, every check with its facts, entries and pictures."""
     case = result.case
     head = Text.assemble((text.one_line(case.id), "bold"), "  ", _symbol(result.outcome))
-    source = f"inputs {messages.SOURCES[case.source]}: {text.one_line(case.reference)}"
+    source = f"inputs {messages.SOURCES[case.source]}: {wording.reference_text(case)}"
     parts: list[RenderableType] = [head, _indented(Text(source, style="dim"))]
     for word, tensors in (("input", result.inputs), ("output", result.outputs)):
         for tensor in tensors:

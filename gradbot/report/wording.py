@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from gradbot import messages
-from gradbot.model import CaseResult, Crash, Evidence, Finding, Location, Outcome, Scalar, Severity, Spread
+from gradbot.model import Case, CaseResult, Crash, Evidence, Finding, Location, Outcome, Scalar, Severity, Spread
 from gradbot.report import text
 from gradbot.report.aggregate import Classification, Item, Occurrence
 from gradbot.rules import BY_ID
@@ -69,6 +69,11 @@ def place_text(place: Location | None, package: str = "") -> str:
     path = text.one_line(place.path)
     inside = path.rpartition(f"/{package}/")[2] if package and path.startswith("/") else ""
     return f"{package}/{inside}:{place.line}" if inside else f"{path}:{place.line}"
+
+
+def reference_text(case: Case) -> str:
+    """Where a case's inputs come from, without the word for the source: `tests/cases.py:softcap#0`."""
+    return text.one_line(case.reference.removeprefix(f"{case.source.value}:"), 400)
 
 
 def severity(item: Item) -> str:

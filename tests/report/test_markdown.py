@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from strategies import WHOLE_REPORTS, hostile_text, reports
 
 from gradbot.errors import UsageError
-from gradbot.model import CaseResult, Report
+from gradbot.model import CaseResult, Report, ShardRun
 from gradbot.report import compare, markdown, markdown_escape
 
 HEAD, BASE = example_run.head(), example_run.base()
@@ -291,3 +291,9 @@ def test_a_command_with_control_characters_is_left_out() -> None:
     case = replace(HEAD.results[0].case, name="a\x1b[2Jb")
     report = replace(HEAD, results=(replace(HEAD.results[0], case=case),), findings=())
     assert "gradbot check" not in markdown.comment(report, links=LINKS)
+
+
+def test_a_shard_that_was_cut_short_is_named() -> None:
+    cut = ShardRun(name="cuda-1", interrupted=True)
+    report = replace(HEAD, run=replace(HEAD.run, interrupted=True), shard_runs=(ShardRun(name="cpu"), cut))
+    assert "The run of shard cuda-1 was interrupted: what is missing here is not checked." in markdown.comment(report)
