@@ -221,12 +221,9 @@ def _line_of(function: type, name: str) -> int:
 
 def _tree(function: type, method: str) -> Iterator[ast.AST]:
     """The nodes of a method's source, of every class that has it, with lines of its file; nothing without a source."""
-    for base in function.__mro__:
-        own = vars(base).get(method)
-        if own is None or base.__module__.startswith("torch."):
-            continue
+    for own in _written(function, method):
         try:
-            lines, first = inspect.getsourcelines(inspect.unwrap(getattr(own, "__func__", own)))
+            lines, first = inspect.getsourcelines(own)
             tree = ast.parse(textwrap.dedent("".join(lines)))
         except (OSError, TypeError, SyntaxError):
             continue
@@ -234,13 +231,37 @@ def _tree(function: type, method: str) -> Iterator[ast.AST]:
         yield from ast.walk(tree)
 
 
+def _written(function: type, method: str) -> Iterator[Any]:
+    """What the user wrote as a method: of the class and its bases, or given to `register_autograd` of an op.
+
+    torch makes a Function for such an op, whose methods hold the user's functions in a closure.
+    """
+    for base in function.__mro__:
+        own = vars(base).get(method)
+        plain = getattr(own, "__func__", own)
+        if inspect.isfunction(plain) and not base.__module__.startswith("torch.") and not _is_torch(plain):
+            yield inspect.unwrap(plain)
+    for each in ("forward", "backward"):
+        made = getattr(function, each, None)
+        for cell in getattr(made, "__closure__", None) or ():
+            registered = {
+                "setup_context": getattr(cell.cell_contents, "_setup_context_fn", None),
+                "backward": getattr(cell.cell_contents, "_backward_fn", None),
+            }.get(method)
+            if inspect.isfunction(registered):
+                yield registered
+                return
+
+
+def _is_torch(function: Any) -> bool:
+    return str(function.__globals__.get("__name__", "")).startswith("torch.") and not hasattr(function, "__wrapped__")
+
+
 def _cause(kind: str, name: str, function: type, *methods: str, line: int = 0) -> Cause:
     for method in methods:
-        found = getattr(function, method, None)
-        code = getattr(inspect.unwrap(found), "__code__", None) if found is not None else None
-        if code is not None and not code.co_filename.replace("\\", "/").endswith("torch/autograd/function.py"):
-            location = Location(
-                path=code.co_filename, line=line or code.co_firstlineno, symbol=f"{function.__qualname__}.{method}"
-            )
+        for own in _written(function, method):
+            code = own.__code__
+            symbol = own.__qualname__
+            location = Location(path=code.co_filename, line=line or code.co_firstlineno, symbol=symbol)
             return Cause(kind=kind, name=name, function=function.__qualname__, location=location)
     return Cause(kind=kind, name=name, function=function.__qualname__)

@@ -137,6 +137,29 @@ def test_the_cause_is_told_from_the_others_with_its_line(function, kind, name, t
     assert cause.location.path == __file__
 
 
+@torch.library.custom_op("gradbot_tests::detached_square", mutates_args=())
+def detached_square(x: torch.Tensor) -> torch.Tensor:
+    return x * x
+
+
+def keep(ctx, inputs, output):
+    ctx.save_for_backward(inputs[0].detach())
+
+
+def square_backward(ctx, grad):
+    return 2 * grad * ctx.saved_tensors[0]
+
+
+detached_square.register_autograd(square_backward, setup_context=keep)
+
+
+def test_the_cause_in_an_op_is_found_in_what_was_registered():
+    inputs = (normal(4).requires_grad_(),)
+    (cause,) = causes(Problem(func=lambda x: (detached_square(x),), inputs=inputs))
+    assert (cause.kind, cause.name) == ("saved_detached", "inputs[0].detach()")
+    assert (cause.location.path, cause.location.line) == (__file__, line_of(keep, "save_for_backward"))
+
+
 def test_constants_outputs_and_inputs_are_no_cause():
     assert found(Right) == ()
 
