@@ -59,12 +59,14 @@ def main() -> None:
     """Measure and print."""
     for name, work in (("sleeping", SLEEP), ("computing", BURN)):
         (one, each, _), (two, _, _) = run(work, 1), run(work, 2)
-        print(  # noqa: T201
-            f"200 cases, {name}, {1000 * statistics.median(each):.0f} ms each: one worker {one:.2f} s, two {two:.2f} s, {two / one:.0%}"
+        print(
+            f"200 cases, {name}, {1000 * statistics.median(each):.0f} ms each: "
+            f"one worker {one:.2f} s, two {two:.2f} s, {two / one:.0%}"
         )
     _, each, gaps = run(NOTHING, 1)
     print(
-        f"nothing to do: {1000 * statistics.median(gaps):.2f} ms from end to end, {1000 * statistics.median(each):.2f} ms in the worker"
+        f"nothing to do: {1000 * statistics.median(gaps):.2f} ms from end to end, "
+        f"{1000 * statistics.median(each):.2f} ms in the worker"
     )
 
 
