@@ -123,7 +123,7 @@ def _say(summary: Mapping[str, Any], folder: Path) -> None:
         f"gradbot: {summary['samples']} samples of {summary['targets']} targets in {folder} ({changed})", err=True
     )
     for target, reasons in summary["not_portable"].items():
-        click.echo(f"  not written: {target} is called with {reasons[0]}; --check checks such calls in place", err=True)
+        click.echo(f"  not written: {target}: {reasons[0]}; --check checks such calls in place", err=True)
     for problem in summary["problems"]:
         click.echo(f"  not seen whole: {problem}", err=True)
 

@@ -160,6 +160,8 @@ class Spool:
 
     def _keep(self, target: str, parts: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         reason = "" if size(parts) <= MAX_ELEMENTS else f"more than {MAX_ELEMENTS} elements"
+        if "<locals>" in target:
+            reason = "a class that a function makes, which importing does not give back"
         entry: dict[str, Json] = {
             "target": target,
             "signature": repr(parts),

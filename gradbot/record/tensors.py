@@ -34,6 +34,8 @@ class Attached:
     def add(self, tensor: Tensor) -> str:
         """Keep a tensor and return its name."""
         plain = tensor.detach().cpu().contiguous()
+        if plain.is_complex():  # files of tensors know pairs of real numbers only
+            plain = torch.view_as_real(plain)
         raw = plain.view(torch.uint8) if plain.dim() else plain.reshape(1).view(torch.uint8)
         head = f"{plain.dtype}{tuple(plain.shape)}".encode()
         name = hashlib.sha256(head + bytes(raw.flatten().numpy())).hexdigest()[:32]
@@ -206,7 +208,8 @@ def _decode_values(
     raw: Mapping[str, Json], dtype: torch.dtype, shape: list[int], load: Callable[[str], Tensor]
 ) -> Tensor:
     if "file" in raw:
-        return load(str(raw["file"])).to(dtype)
+        loaded = load(str(raw["file"]))
+        return (torch.view_as_complex(loaded) if dtype.is_complex else loaded).to(dtype)
     if "random" in raw:
         return _drawn(raw["random"], shape).to(dtype)
     values = raw["values"]

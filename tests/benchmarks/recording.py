@@ -1,10 +1,11 @@
 """What recording a package's own tests gives: targets discovered, with usable inputs, and the verdicts on them.
 
-    python tests/benchmarks/recording.py PACKAGE=PATH_OF_ITS_TESTS [...] [--seconds 300] [--runs 0] [-k EXPRESSION]
+    python tests/benchmarks/recording.py PACKAGE=PATH_OF_ITS_TESTS [...] [--seconds 300] [--runs 0] [-k WHICH] [--check]
 
 Run it in an environment that has the packages and gradbot. Each package's tests are recorded, interrupted after
 `--seconds`, and `gradbot check` runs on what was recorded. With `--runs` they also run so often plain: whether pytest's
-outcomes are the same is printed, and the slowdown as the ratio of the least processor times.
+outcomes are the same is printed, and the slowdown as the ratio of the least processor times. With `--check`, calls are
+also checked in place, which reaches those whose arguments cannot be written down.
 """
 
 from __future__ import annotations
@@ -40,14 +41,14 @@ def outcomes(text: str) -> str:
     )
 
 
-def measure(package: str, tests: Path, seconds: float, runs: int, expression: str) -> dict[str, Any]:
+def measure(package: str, tests: Path, seconds: float, runs: int, expression: str, *, in_place: bool) -> dict[str, Any]:
     """The row of one package."""
     folder = Path(tempfile.mkdtemp(prefix="gradbot-recording-"))
     limit = ["timeout", "-s", "INT", "-k", "60", f"{seconds:g}"]
     pytest = [*limit, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", str(tests)]
     pytest += ["-k", expression] if expression else []
     gradbot = [sys.executable, "-m", "gradbot"]
-    cases = ["--dir", str(folder / "cases"), "--prune"]
+    cases = ["--dir", str(folder / "cases"), "--prune", *(["--check"] if in_place else [])]
     where = tests if tests.is_dir() else tests.parent
     (folder / "gradbot.toml").write_text('recorded = "cases"\n')
     plain, recorded = [], []
@@ -56,7 +57,9 @@ def measure(package: str, tests: Path, seconds: float, runs: int, expression: st
         recorded.append(run([*gradbot, "record", "-p", package, *cases, "--", *pytest], where))
     options = ["--json", str(folder / "report.json"), "-q", "--retries", "0"]
     run([*gradbot, "check", package, *options], folder)
-    report = json.loads((folder / "report.json").read_text()) if (folder / "report.json").exists() else {}
+    report = read(folder / "report.json")
+    if in_place:
+        report["results"] = [*report.get("results", []), *read(where / ".gradbot" / "report.json").get("results", [])]
     return {
         "plain": outcomes(plain[-1][0]) if plain else "",
         "recorded": outcomes(recorded[-1][0]),
@@ -65,6 +68,12 @@ def measure(package: str, tests: Path, seconds: float, runs: int, expression: st
         **verdicts(report),
         "folder": str(folder),
     }
+
+
+def read(path: Path) -> dict[str, Any]:
+    """A report; empty where there is none."""
+    found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    return found
 
 
 def verdicts(report: dict[str, Any]) -> dict[str, Any]:
@@ -92,10 +101,12 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=300.0)
     parser.add_argument("--runs", type=int, default=0)
     parser.add_argument("-k", dest="expression", default="")
+    parser.add_argument("--check", action="store_true")
     arguments = parser.parse_args()
     for suite in arguments.suites:
         package, _, path = suite.partition("=")
-        row = measure(package, Path(path).resolve(), arguments.seconds, arguments.runs, arguments.expression)
+        tests, runs, expression = Path(path).resolve(), arguments.runs, arguments.expression
+        row = measure(package, tests, arguments.seconds, runs, expression, in_place=arguments.check)
         print(f"{package}: {row['usable']} of {row['targets']} targets have usable inputs")
         print(f"  suite: {row['recorded']}")
         if arguments.runs:

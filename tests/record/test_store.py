@@ -59,9 +59,18 @@ def test_recording_again_gives_no_difference_though_the_values_differ(tmp_path: 
     assert contents(tmp_path / "cases") == before
 
 
-def test_exact_large_tensors_lie_in_one_safetensors_file(tmp_path: Path) -> None:
-    mask = torch.zeros(900).bernoulli_(0.3)
-    spooled(tmp_path / "spool", (mask, 0.5), (leaf(3), 2.0))
+@pytest.mark.parametrize(
+    "large",
+    [
+        torch.zeros(900).bernoulli_(0.3, generator=torch.Generator().manual_seed(0)),
+        torch.randn(900, dtype=torch.complex128),
+        torch.randint(0, 9, (900,)),
+        torch.zeros(900, dtype=torch.bfloat16),
+    ],
+    ids=lambda tensor: str(tensor.dtype)[6:],
+)
+def test_exact_large_tensors_lie_in_one_safetensors_file(tmp_path: Path, large: torch.Tensor) -> None:
+    spooled(tmp_path / "spool", (large, 0.5), (leaf(3), 2.0))
     stored(tmp_path / "spool", tmp_path / "cases")
     assert sorted(contents(tmp_path / "cases")) == sorted(
         [file_name(f"{Scale.__module__}:Scale"), "tensors.safetensors"]
