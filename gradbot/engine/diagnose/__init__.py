@@ -91,7 +91,10 @@ def recognise(
         if share >= MOST_OF_THE_ERROR and (best is None or share > best[0]):
             best = (share, prediction)
     if best is None:
-        return None
+        crossing = slices.crossing(view)
+        if crossing is None:
+            return None
+        return Diagnosis(pattern="compound", parameters={"first": "slices", "places": crossing}, threshold=bound)
     share, prediction = best
     parameters = {"first": prediction.pattern, "share": share, **prediction.parameters}
     return Diagnosis(pattern="compound", parameters=parameters, residual=residual(view, prediction), threshold=bound)

@@ -15,6 +15,8 @@ THRESHOLD = 1e-3
 """A pattern is named where it leaves less than this part of the error unexplained, or less than the numerical
 Jacobian's own error."""
 
+LEAST_NUMBERS = 0.4
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
@@ -40,10 +42,16 @@ def residual(view: View, prediction: Prediction) -> float:
 
 
 def explained(view: View, prediction: Prediction) -> float:
-    """The share of wrong entries that a prediction gets right by a number: predicting zeros is no merit."""
+    """The share of wrong entries that a prediction gets right by a number: predicting zeros is no merit.
+
+    0 where most of what is wrong is zeros, of which a prediction cannot be told from another.
+    """
     wrong = view.wrong
+    numbers = wrong & (view.analytical != 0)
+    if int(numbers.sum()) < LEAST_NUMBERS * int(wrong.sum()):
+        return 0.0
     near = gap(view.analytical, prediction.expected).abs() <= view.allowed + THRESHOLD * prediction.expected.abs()
-    return float((near & wrong & (view.analytical != 0)).sum()) / max(int(wrong.sum()), 1)
+    return float((near & numbers).sum()) / max(int(numbers.sum()), 1)
 
 
 def threshold(view: View) -> float:

@@ -14,6 +14,7 @@ from gradbot.engine.diagnose.view import View, coordinate
 from gradbot.model import Scalar
 
 FEW = 2
+CROSSING = 6  # wrong elements that two crossing slices hold at least
 
 
 def elements(view: View) -> Iterator[Prediction]:
@@ -37,6 +38,29 @@ def elements(view: View) -> Iterator[Prediction]:
 def single(view: View) -> Iterator[Prediction]:
     """The same for one index of one dim."""
     return (each for each in predictions(view) if "," not in str(each.parameters["rows"]))
+
+
+def crossing(view: View) -> str | None:
+    """Where an error lies in one index of one dim and one index of another, as two faults leave it; else None."""
+    if not view.whole:
+        return None
+    for side, shape, positions, hit in (
+        ("input", view.input_shape, view.columns, view.wrong.any(0)),
+        ("output", view.output_shape, view.rows, view.wrong.any(1)),
+    ):
+        wrong = positions[hit]
+        if len(wrong) < CROSSING:
+            continue
+        for first in range(len(shape)):
+            along = coordinate(wrong, shape, first)
+            index = int(along.mode().values)
+            rest = wrong[along != index]
+            for second in range(len(shape)):
+                others = torch.unique(coordinate(rest, shape, second))
+                full = len(rest) + 1 >= math.prod(shape) // shape[second] - 1 and (along == index).sum() > 1
+                if second != first and len(others) == 1 and full:
+                    return f"{side} index {index} of dim {first} and index {int(others)} of dim {second}"
+    return None
 
 
 def _fills_a_slice(chosen: Tensor, shape: tuple[int, ...]) -> bool:

@@ -100,12 +100,15 @@ def view_of(
         return point.vjp(whole)[index]
 
     if block is not None:
-        numerical = block.numerical
+        # What is not known numerically speaks neither for a pattern nor against it.
+        unknown = block.error_bar.isinf()
+        numerical = torch.where(unknown, block.analytical, block.numerical)
         rows, columns = torch.arange(numerical.shape[0]), torch.arange(numerical.shape[1])
-        analytical, bar, tolerance = block.analytical, block.error_bar, block.tolerance
+        analytical, tolerance = block.analytical, block.tolerance
+        bar = torch.where(unknown, 0.0, block.error_bar)
 
         def numerical_columns(positions: Tensor) -> Tensor:
-            return block.numerical[:, positions]
+            return numerical[:, positions]
     else:
         cache: dict[int, tuple[Tensor, Tensor]] = {}
 

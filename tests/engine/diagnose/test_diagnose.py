@@ -206,6 +206,18 @@ def test_two_faults_are_not_explained_by_one_pattern():
     assert found.residual > found.threshold
 
 
+def test_two_faults_that_cross_are_placed_both():
+    def bend(grad):
+        changed = columns(grad, 1, torch.zeros_like)
+        changed[2] = 3 * changed[2]
+        return changed
+
+    found = cause(problem(bent(torch.sin, bend), normal(6, 5)))
+    assert found.pattern == "compound"
+    assert "index 2 of dim 0" in found.parameters["places"]
+    assert "index 1 of dim 1" in found.parameters["places"]
+
+
 def test_what_has_no_pattern_is_not_named():
     noise = 1 + 0.3 * normal(6, 5, seed=7)
     found = cause(problem(bent(torch.sin, lambda g: g * noise), normal(6, 5)))
