@@ -103,14 +103,14 @@ def gradbot_check(
 
 
 def paired_times(*actions: Callable[[], Any], seconds: float = 0.25, most: int = 15) -> list[float]:
-    """The least time of each action in seconds, run in turns so that a busy machine is busy for all alike."""
+    """The least processor time of each action in seconds; they run in turns, and what else runs counts little."""
     times: list[list[float]] = [[] for _ in actions]
-    until = time.perf_counter() + seconds
-    while len(times[0]) < 2 or (time.perf_counter() < until and len(times[0]) < most):
+    until = time.process_time() + seconds
+    while len(times[0]) < 2 or (time.process_time() < until and len(times[0]) < most):
         for action, taken in zip(actions, times, strict=True):
-            start = time.perf_counter()
+            start = time.process_time()
             action()
-            taken.append(time.perf_counter() - start)
+            taken.append(time.process_time() - start)
         if sum(each[-1] for each in times) > 4 * seconds:
             break
     return [min(each) for each in times]

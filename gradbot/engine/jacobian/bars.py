@@ -21,6 +21,7 @@ from gradbot.engine.jacobian.point import Array, Point
 _TINY = 1e-300
 _ROUNDING_SHARE = 1e-7
 _SIGMAS = 6.0
+_SAMPLE = 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,11 +56,11 @@ def row_bars(point: Point, step: float, differences: Array, fourth: Array, third
     present = size > 0
     if present.any():
         values = size if present.all() else size[present]
-        level = max(1.5 * float(median(noise[present] / values)), least)
-        floor = least * float(median(values))
+        level = max(1.5 * median(noise[present] / values), least)
+        floor = least * median(values)
     noisy = noise[noise > 0]
     if noisy.size:
-        floor = max(floor, float(median(noisy)))
+        floor = max(floor, median(noisy))
     noise = np.maximum(np.maximum(noise, level * size), floor)
     signal = np.abs(differences).mean(0)
     strongest = float(signal.max(initial=0.0))
@@ -71,6 +72,11 @@ def row_bars(point: Point, step: float, differences: Array, fourth: Array, third
 
 
 def median(values: Array) -> float:
-    """The upper median. NumPy's own costs ten times as much on small arrays."""
+    """The upper median, of a spread sample where there are many: only the typical size matters here.
+
+    NumPy's own costs ten times as much on small arrays.
+    """
+    if values.size > 2 * _SAMPLE:
+        values = values[:: values.size // _SAMPLE]
     middle = values.size // 2
     return float(np.partition(values, middle)[middle])

@@ -42,7 +42,7 @@ def compare_chunked(point: Point, direction: str, tolerances: Tolerances, budget
 
 def _block(point: Point, budget: int) -> int:
     """How many analytical rows are kept at once."""
-    return max(1, min(point.value.size, budget // (2 * 8 * max(point.position.size, 1))))
+    return max(1, min(point.value.size, budget // (3 * 8 * max(point.position.size, 1))))
 
 
 def _rows(point: Point, inside: range, width: int, apply: Apply) -> Array:

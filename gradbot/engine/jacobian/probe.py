@@ -187,9 +187,11 @@ def _compare_cotangents(
     share, typical = _share(tolerances), _typical(moves)
     agrees, resolutions = True, []
     inputs = np.ones(len(point.input_sizes), dtype=np.bool_)
-    for index in range(_COTANGENTS):
+    for index in range(_COTANGENTS + 1):
         cotangent = leading(signed_uniform(generator, weight.size), -1.0 if index else 1.0)
-        cotangent *= weight
+        weighted = index < _COTANGENTS
+        # one of usual magnitudes everywhere shows a backward that is linear only for small cotangents
+        cotangent *= weight if weighted else bars.finite
         terms = pull_back(point, cotangent) * moves
         analytical = terms.sum(1)
         numerical = values @ cotangent
@@ -198,6 +200,8 @@ def _compare_cotangents(
         signal = np.maximum(size, np.sqrt(np.square(values * cotangent).sum(1)))
         total = bar + 24 * point.unit_roundoff * size + 1e-7 * signal + _TINY
         agrees = agrees and bool((np.abs(analytical - numerical) <= total).all())
+        if not weighted:
+            continue
         allowed = math.sqrt(float(cotangent @ cotangent)) * tolerances.atol
         resolutions.append(total / (np.maximum(signal, allowed * typical / share) + _TINY))
         inputs &= _resolved_inputs(point, terms, moves, total, share, allowed, only)

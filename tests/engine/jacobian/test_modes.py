@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import replace
 
 import pytest
@@ -169,3 +170,17 @@ def test_complex_functions_are_checked_as_pairs() -> None:
             return g * 2 * ctx.saved_tensors[0]
 
     assert compared(pairs(WithoutConj.apply)).verdict is Verdict.DIFFER
+
+
+@pytest.mark.parametrize(("mode", "budget"), [(Mode.EXACT, 1 << 21), (Mode.EXACT, 1 << 23), (Mode.AUTO, 1 << 21)])
+def test_memory_stays_within_the_budget(mode: Mode, budget: int) -> None:
+    mixing = torch.linspace(-1, 1, 300 * 300, dtype=torch.float64).view(300, 300).sin()
+    subject = problem(lambda x: (mixing @ x).sin(), real(300))
+    compared(problem(torch.sin, real(3)))  # what is imported on first use does not count
+    tracemalloc.start()
+    try:
+        assert compared(subject, mode, memory_bytes=budget).verdict is Verdict.AGREE
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak <= budget
