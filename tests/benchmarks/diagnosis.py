@@ -1,8 +1,9 @@
 """How often the named cause and place are right. Run as `python tests/benchmarks/diagnosis.py [--seeds N] [--write]`.
 
-A diagnosis is right where it names the fault's pattern and its place, or another pattern that predicts the very same
-Jacobian (a flipped gradient of a palindrome is also ...); it is silent where it names nothing; it is confidently wrong
-where it names a pattern other than the injected one that yet holds within its threshold for this Jacobian only.
+A diagnosis is right where it names the pattern that was injected, and its place where the fault states one; misplaced
+where only the place is another; silent where it names nothing; misnamed where it names another pattern, even one that
+predicts the very same Jacobian (the gradient of softmax for a constant grad_output is zero). For faults that have no
+name, and for those that are two at once, saying nothing definite is right.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ TABLE = pathlib.Path(__file__).parent / "DIAGNOSIS.md"
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One function with one fault: "right", "right elsewhere", "silent", "misnamed", "unseen" and what was said."""
+    """One function with one fault: "right", "misplaced", "misnamed", "silent" or "unseen", and what was said."""
 
     function: str
     fault: str
@@ -108,8 +109,10 @@ def table(rows: list[Row], seeds: int) -> str:
     lines = [
         "# Diagnosis: how often the named cause and place are right",
         "",
-        f"{len(faults())} kinds of fault, {len(functions())} functions, {seeds} seed(s), float64: {len(seen)} wrong Jacobians",
-        f"({len(rows) - len(seen)} faults changed nothing beyond the tolerances). Made by `python tests/benchmarks/diagnosis.py --write`.",
+        f"{len(faults())} kinds of fault, {len(functions())} functions, {seeds} seed(s), float64: "
+        f"{len(seen)} wrong Jacobians",
+        f"({len(rows) - len(seen)} faults changed nothing beyond the tolerances).",
+        "Made by `python tests/benchmarks/diagnosis.py --write`.",
         "",
         "| " + " | ".join(["fault", "seen", *outcomes]) + " |",
         "|" + "---|" * (2 + len(outcomes)),

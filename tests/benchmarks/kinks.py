@@ -66,9 +66,10 @@ def main() -> None:
     lines = [
         "# Triage of kinks, jumps and domain edges",
         "",
-        f"{len(functions())} functions on small integers, zeros, ties and equal numbers, {options.seeds} seed(s), float64.",
+        f"{len(functions())} functions on small integers, zeros, ties and equal numbers, "
+        f"{options.seeds} seed(s), float64.",
         f"Faults: {', '.join(FAULTS)}; and, where the input is an integer or zero only: {', '.join(AT_KINK)}.",
-        "A fault that is wrong at a kink only may still lie within the one-sided slopes, where it is a valid subgradient.",
+        "A fault at a kink only may still lie within the one-sided slopes, where it is a valid subgradient.",
         "Made by `python tests/benchmarks/kinks.py --write`.",
         "",
         "| of | cases | called wrong | agree | by verdict |",

@@ -179,7 +179,8 @@ def main() -> None:
     lines = [
         "# Low precision: verdicts over operator samples",
         "",
-        f"First sample of {options.ops} operators drawn from torch {torch.__version__.split('+')[0]}'s own, {options.seeds} seed(s), CPU.",
+        f"First sample of {options.ops} operators drawn from those of torch {torch.__version__.split('+')[0]}, "
+        f"{options.seeds} seed(s), CPU.",
         "Correct: the gradient passes in float64. Faulty: one of "
         + ", ".join(FAULTS)
         + " on the first input, where that moves the gradient by 40% or more.",
