@@ -418,3 +418,7 @@ add("arguments/module", lambda x, m: m(x), lambda: (real(3, 4), torch.nn.Linear(
 add("arguments/five_tensors", lambda *xs: sum(x.sin() for x in xs), lambda: tuple(real(2, seed=k) for k in range(5)),
     **FORWARD)
 add("arguments/complex_number", lambda z: z * z, lambda: (at(1 + 2j, c128),), **FORWARD)
+add("numerics/faint_beside_steep", lambda x, y: 1e9 * x ** 9 + 1e-2 * y, lambda: (real(3, lo=2, hi=3), real(3, seed=1)),
+    torch_says="fail", note="right gradient; the faint one drowns in the rounding of the steep one at any step")
+add("numerics/half_precision_inside_wrong", op(lambda x: (2 * x).half(), lambda x, g: 3 * g.double()), lambda: (real(3),),
+    **MISMATCH)

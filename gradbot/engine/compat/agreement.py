@@ -7,7 +7,7 @@ differs is looked at again over a range of steps before it is called wrong.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -18,12 +18,15 @@ from gradbot.engine.compat.layouts import Coordinates
 from gradbot.engine.compat.numerical import Numerical
 from gradbot.engine.compat.options import Options
 from gradbot.engine.compat.outputs import Outputs
-from gradbot.engine.compat.refine import ladder
+from gradbot.engine.compat.refine import RESOLUTION, ladder
 from gradbot.engine.compat.subject import Subject
 from gradbot.phrases import phrase
 
 UNRELIABLE = 8.0
 """Even entries that agree are looked at again if rounding may hide this many tolerances of the row's largest entry."""
+
+ROUNDINGS = 4.0
+"""Where no step resolves an entry, it may differ by this many times what a unit in the last place does to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +81,7 @@ class Scene:
     subject: Subject
     base: Outputs
     options: Options
+    steepness: Tensor = field(default_factory=lambda: torch.zeros(0, device="cpu"))  # largest slope of every row
 
 
 def pair_of(
@@ -140,6 +144,10 @@ def _settle_column(scene: Scene, pair: Pair, wrong: Tensor, number: int, numeric
     taken = wrong & believed
     entries, widths = pair.numerical.clone(), pair.bars.clone()
     entries[taken, number], widths[taken, number] = slopes[taken], bars[taken]
+    # a faint entry that no step resolves is not wrong as long as the rounding of a steep output explains it
+    rounding = ROUNDINGS * numerical.rounding[rows, number]
+    unresolved = wrong & ~believed & (rounding <= RESOLUTION * scene.steepness[rows])
+    widths[unresolved, number] = rounding[unresolved]
     return replace(pair, numerical=entries, bars=widths)
 
 

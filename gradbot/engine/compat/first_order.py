@@ -161,7 +161,13 @@ def with_columns(measured: Measured) -> Measured:
         return measured
     scene = measured.scene
     found = tuple(numerical(scene.subject, scene.base, each, scene.options.eps) for each in measured.coordinates)
-    return replace(measured, numericals=found)
+    if not found:
+        return measured
+    slopes = [each.jacobian.abs().nan_to_num(0.0, 0.0, 0.0) for each in found]
+    steepness = torch.stack([each.amax(1) if each.shape[1] else torch.zeros_like(each.sum(1)) for each in slopes]).amax(
+        0
+    )
+    return replace(measured, numericals=found, scene=replace(scene, steepness=steepness))
 
 
 def _check_backward(measured: Measured) -> None:
