@@ -30,7 +30,7 @@ PLANTED = {
     "gradbot.demo.wrong_jvp:Sine": {("forward_ad", "jacobian_mismatch_forward", "sign")},
     "gradbot.demo.wrong_vmap:Distance": {("batched_grad", "batched_grad", "")},
     "gradbot.demo.undefined_grad:SinCos": {("undefined_grad", "undefined_grad", "")},
-    "gradbot.demo.grad_output_strides:Scale": {("grad_outputs", "grad_output_layout", "")},
+    "gradbot.demo.grad_output_strides:Scale": {("grad_outputs", "grad_output_layout", "grad_output_strides")},
     "gradbot.demo.side_effects:Negate": {("side_effects", "grad_output_mutated", "")},
     "gradbot.demo.frozen_input:Affine": {("needs_input_grad", "needs_input_grad", "")},
     "gradbot.demo.nondeterministic:ScatterMix": {("determinism", "nondeterministic", "")},
