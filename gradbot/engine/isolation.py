@@ -81,7 +81,7 @@ def _random_state() -> Iterator[None]:
     python_state = random.getstate()
     numpy_state: Any = numpy.random.get_state() if numpy is not None else None
     torch_state = torch.get_rng_state()
-    cuda_states = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None
+    cuda_states = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else None  # type: ignore[no-untyped-call]
     try:
         yield
     finally:
@@ -125,7 +125,7 @@ def _warning_filters() -> Iterator[None]:
     try:
         yield
     finally:
-        warnings.filters[:] = filters
+        warnings.filters[:] = filters  # type: ignore[index]
         warnings.showwarning = show
         with contextlib.suppress(AttributeError):
             warnings._filters_mutated()  # type: ignore[attr-defined]

@@ -25,7 +25,7 @@ def named_arguments(
 
 def _parameter_names(func: Any) -> list[str]:
     """Names of positional parameters; of a Function's forward without ctx for its `apply`."""
-    owner = getattr(func, "__self__", None)
+    owner: Any = getattr(func, "__self__", None)
     is_apply = isinstance(owner, type) and issubclass(owner, torch.autograd.Function)
     try:
         parameters = list(inspect.signature(owner.forward if is_apply else func).parameters.values())

@@ -122,7 +122,7 @@ def _parts(tensor: Tensor) -> tuple[Tensor, ...]:
 
 def _random_states() -> tuple[Any, ...]:
     numpy = sys.modules.get("numpy")
-    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []  # type: ignore[no-untyped-call]
     states = [torch.get_rng_state(), *cuda]
     return (
         tuple(bytes(each.numpy().tobytes()) for each in states),

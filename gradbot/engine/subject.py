@@ -107,6 +107,7 @@ def seed_everything(seed: int) -> None:
 def swapped(modules: Sequence[torch.nn.Module], new: Mapping[int, Tensor]) -> Iterator[None]:
     """Parameters and buffers whose id is in `new` replaced while this is open; tied ones everywhere they stand."""
     places: list[tuple[dict[str, Any], str, Any]] = []
+    table: dict[str, Any]
     for module in modules:
         for part in module.modules():
             for table in (part._parameters, part._buffers):

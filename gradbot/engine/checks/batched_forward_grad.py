@@ -34,13 +34,13 @@ def run(context: Context) -> CheckResult:
 
     def dual(*tangents: Tensor, at: tuple[Tensor, ...] = plain) -> tuple[Tensor, ...]:
         with fwAD.dual_level():
-            found = subject.outputs([fwAD.make_dual(x, t) for x, t in zip(at, tangents, strict=True)])
-            pairs = [fwAD.unpack_dual(each) for each in found]
+            found = subject.outputs([fwAD.make_dual(x, t) for x, t in zip(at, tangents, strict=True)])  # type: ignore[no-untyped-call]
+            pairs = [fwAD.unpack_dual(each) for each in found]  # type: ignore[no-untyped-call]
             return tuple(torch.zeros_like(p.primal) if p.tangent is None else p.tangent for p in pairs)
 
     def jvp(*tensors: Tensor) -> tuple[Tensor, ...]:
         half = len(plain)
-        values, tangents = torch.func.jvp(lambda *inputs: subject.outputs(inputs), tensors[:half], tensors[half:])
+        values, tangents = torch.func.jvp(lambda *inputs: subject.outputs(inputs), tensors[:half], tensors[half:])  # type: ignore[misc]
         return (*values, *tangents)
 
     def one(k: int) -> Values:

@@ -57,7 +57,7 @@ def run(context: Context) -> CheckResult:
     count = len(points)
 
     def vjp(*tensors: Tensor) -> tuple[Tensor, ...]:
-        values, pull = torch.func.vjp(lambda *inputs: subject.outputs(inputs), *tensors[:count])
+        values, pull = torch.func.vjp(lambda *inputs: subject.outputs(inputs), *tensors[:count])  # type: ignore[misc]
         return (*values, *pull(tensors[count:]))
 
     def one(k: int) -> Values:

@@ -96,11 +96,11 @@ def _shaped(found: Values, expected: Values) -> Values:
 def _without_fallback_warnings() -> Iterator[None]:
     """vmap warns that it loops where an op has no rule; that is of no interest here."""
     # there is no getter; torch's default is on
-    torch._C._functorch._set_vmap_fallback_warning_enabled(False)
+    torch._C._functorch._set_vmap_fallback_warning_enabled(False)  # type: ignore[attr-defined]
     try:
         yield
     finally:
-        torch._C._functorch._set_vmap_fallback_warning_enabled(True)
+        torch._C._functorch._set_vmap_fallback_warning_enabled(True)  # type: ignore[attr-defined]
 
 
 def declares_rule(function_class: type | None) -> bool:

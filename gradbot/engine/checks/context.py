@@ -76,7 +76,7 @@ class Context:
         So many seconds are allowed and, of costly functions, the time of so many calls.
         """
         deadline = time.perf_counter() + CHECK_SECONDS + CHECK_CALLS * self.call_seconds
-        findings = []
+        findings: list[Finding] = []
         for done, attempt in enumerate(attempts):
             if done and time.perf_counter() > deadline:
                 return tuple(findings), (Note(code="bounded", details={"done": done, "of": len(attempts)}),)

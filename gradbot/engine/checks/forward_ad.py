@@ -49,10 +49,10 @@ def _tangents(problem: Problem, tangents: tuple[Tensor | None, ...]) -> tuple[Te
     """The outputs' tangents; None where there is none. An input whose tangent is None takes no part."""
     with torch.set_grad_enabled(problem.grad_mode), fwAD.dual_level():
         duals = [
-            each if tangent is None else fwAD.make_dual(each, tangent)
+            each if tangent is None else fwAD.make_dual(each, tangent)  # type: ignore[no-untyped-call]
             for each, tangent in zip(_copies(problem.inputs, problem.grad_mode), tangents, strict=True)
         ]
-        found = [fwAD.unpack_dual(each).tangent for each in problem.func(*duals)]
+        found = [fwAD.unpack_dual(each).tangent for each in problem.func(*duals)]  # type: ignore[no-untyped-call]
         return tuple(None if each is None else each.detach().clone() for each in found)
 
 
@@ -66,8 +66,8 @@ def _complex_of_real(context: Context) -> tuple[Finding, ...]:
     tangents = cotangents(subject.inputs, context.generator(12))
     with torch.set_grad_enabled(context.problem.grad_mode), fwAD.dual_level():
         copies = _copies(subject.inputs, context.problem.grad_mode)
-        duals = [fwAD.make_dual(x, t) for x, t in zip(copies, tangents, strict=True)]
-        pairs = [fwAD.unpack_dual(each) for each in subject.outputs(duals)]
+        duals = [fwAD.make_dual(x, t) for x, t in zip(copies, tangents, strict=True)]  # type: ignore[no-untyped-call]
+        pairs = [fwAD.unpack_dual(each) for each in subject.outputs(duals)]  # type: ignore[no-untyped-call]
         return tuple(
             context.finding(
                 NAME,

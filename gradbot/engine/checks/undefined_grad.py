@@ -6,6 +6,7 @@ None reaches user code only after `ctx.set_materialize_grads(False)`; the check 
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -64,7 +65,8 @@ def _one(
 
 def _undefined(output: Tensor) -> Tensor:
     """The output with a node on top that passes an undefined gradient down."""
-    return torch._C._functions.UndefinedGrad()(output)  # type: ignore[attr-defined, no-any-return]
+    undefined: Any = torch._C._functions.UndefinedGrad()
+    return undefined(output)  # type: ignore[no-any-return]
 
 
 def _grad(outputs: object, inputs: object, directions: tuple[Tensor, ...]) -> tuple[Tensor | None, ...]:
