@@ -101,9 +101,26 @@ def decode(raw: Json, cls: type[T]) -> T:
                 f"schema_version is {version!r}; this gradbot reads version {model.SCHEMA_VERSION}. "
                 "Make the report again with this version, or read it with the one that wrote it."
             )
-    result = _reader(typing.cast(typing.Hashable, cls))(raw, "$")
+    try:
+        result = _reader(typing.cast(typing.Hashable, cls))(raw)
+    except _MisfitError as error:
+        raise CodecError(f"${error.place}: {error.reason}") from None
     assert isinstance(result, cls)
     return result
+
+
+class _MisfitError(Exception):
+    """A value that does not fit. The place is put together on the way out, so that reading costs nothing for it."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.place = ""
+
+    def within(self, place: str) -> _MisfitError:
+        """The same, seen from one level further out."""
+        self.place = place + self.place
+        return self
 
 
 def _unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
@@ -155,7 +172,7 @@ def _defaults(cls: type) -> tuple[tuple[str, object], ...]:
     return tuple((each.name, default(each)) for each in dataclasses.fields(cls))
 
 
-Reader = Callable[[Json, str], Any]
+Reader = Callable[[Json], Any]
 
 
 @cache
@@ -180,43 +197,45 @@ def _reader(kind: Any) -> Reader:
     raise TypeError(f"no reader for {kind}")
 
 
-def _wrong(place: str, expected: str, raw: Json) -> CodecError:
+def _wrong(expected: str, raw: Json) -> _MisfitError:
     found = "null" if raw is None else type(raw).__name__
-    return CodecError(f"{place}: expected {expected}, found {found} {json.dumps(raw, default=str)[:60]}")
+    return _MisfitError(f"expected {expected}, found {found} {json.dumps(raw, default=str)[:60]}")
 
 
 def _plain_reader(kind: type) -> Reader:
-    def read(raw: Json, place: str) -> Any:
+    def read(raw: Json) -> Any:
         if type(raw) is not kind:
-            raise _wrong(place, kind.__name__, raw)
+            raise _wrong(kind.__name__, raw)
         return raw
 
     return read
 
 
-def _read_float(raw: Json, place: str) -> float:
-    if type(raw) in (int, float):
+def _read_float(raw: Json) -> float:
+    if type(raw) is float and math.isfinite(raw):  # 1e999 is JSON, and infinite
+        return raw
+    if type(raw) is int:
         try:
             return float(raw)
         except OverflowError:
-            raise _wrong(place, "float", str(raw)) from None
+            raise _wrong("float", str(raw)) from None
     if type(raw) is dict and raw.keys() == {"float"} and raw["float"] in ("nan", "inf", "-inf"):
         return float(raw["float"])
-    raise _wrong(place, "float", raw)
+    raise _wrong("float", raw)
 
 
-def _read_complex(raw: Json, place: str) -> complex:
+def _read_complex(raw: Json) -> complex:
     if type(raw) is dict and raw.keys() == {"re", "im"}:
-        return complex(_read_float(raw["re"], place), _read_float(raw["im"], place))
-    raise _wrong(place, "complex", raw)
+        return complex(_read_float(raw["re"]), _read_float(raw["im"]))
+    raise _wrong("complex", raw)
 
 
 def _enum_reader(kind: type[Enum]) -> Reader:
     members = {member.value: member for member in kind}
 
-    def read(raw: Json, place: str) -> Any:
+    def read(raw: Json) -> Any:
         if type(raw) is not str or raw not in members:
-            raise _wrong(place, "one of " + ", ".join(map(str, members)), raw)
+            raise _wrong("one of " + ", ".join(map(str, members)), raw)
         return members[raw]
 
     return read
@@ -224,26 +243,26 @@ def _enum_reader(kind: type[Enum]) -> Reader:
 
 def _record_reader(kind: type) -> Reader:
     hints = typing.get_type_hints(kind)
-    required = {
-        each.name
-        for each in dataclasses.fields(kind)
-        if each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING
-    }
+    nothing = dataclasses.MISSING
+    fields = dataclasses.fields(kind)
+    required = {each.name for each in fields if each.default is nothing and each.default_factory is nothing}
     readers: dict[str, Reader] = {}
 
-    def read(raw: Json, place: str) -> Any:
+    def read(raw: Json) -> Any:
         if type(raw) is not dict:
-            raise _wrong(place, kind.__name__, raw)
+            raise _wrong(kind.__name__, raw)
         if not readers:
             readers.update({name: _reader(hint) for name, hint in hints.items()})
-        values = {}
-        for name, item in raw.items():
-            reader = readers.get(name)
-            if reader is None:
-                raise CodecError(f"{place}: unknown key {name[:80]!r} in {kind.__name__}")
-            values[name] = reader(item, f"{place}.{name}")
-        if missing := required - raw.keys():
-            raise CodecError(f"{place}: {kind.__name__} lacks {', '.join(sorted(missing))}")
+        if unknown := raw.keys() - readers.keys():
+            raise _MisfitError(f"unknown key {min(unknown)[:80]!r} in {kind.__name__}")
+        values, name = {}, ""
+        try:
+            for name, item in raw.items():
+                values[name] = readers[name](item)
+        except _MisfitError as error:
+            raise error.within(f".{name[:80]}") from None
+        if not required <= raw.keys():
+            raise _MisfitError(f"{kind.__name__} lacks {', '.join(sorted(required - raw.keys()))}")
         return kind(**values)
 
     return read
@@ -252,10 +271,15 @@ def _record_reader(kind: type) -> Reader:
 def _tuple_reader(item_kind: Any) -> Reader:
     read_item = _reader(item_kind)
 
-    def read(raw: Json, place: str) -> Any:
+    def read(raw: Json) -> Any:
         if type(raw) is not list:
-            raise _wrong(place, "list", raw)
-        return tuple(read_item(item, f"{place}[{index}]") for index, item in enumerate(raw))
+            raise _wrong("list", raw)
+        items: list[Any] = []
+        try:
+            items.extend(map(read_item, raw))
+        except _MisfitError as error:
+            raise error.within(f"[{len(items)}]") from None
+        return tuple(items)
 
     return read
 
@@ -263,10 +287,16 @@ def _tuple_reader(item_kind: Any) -> Reader:
 def _mapping_reader(item_kind: Any) -> Reader:
     read_item = _reader(item_kind)
 
-    def read(raw: Json, place: str) -> Any:
+    def read(raw: Json) -> Any:
         if type(raw) is not dict:
-            raise _wrong(place, "object", raw)
-        return {name: read_item(item, f"{place}.{name[:80]}") for name, item in raw.items()}
+            raise _wrong("object", raw)
+        values, name = {}, ""
+        try:
+            for name, item in raw.items():
+                values[name] = read_item(item)
+        except _MisfitError as error:
+            raise error.within(f".{name[:80]}") from None
+        return values
 
     return read
 
@@ -280,19 +310,19 @@ def _union_reader(kinds: tuple[Any, ...]) -> Reader:
     optional = type(None) in kinds
     expected = " or ".join(getattr(each, "__name__", str(each)) for each in ranked)
 
-    def read(raw: Json, place: str) -> Any:
+    def read(raw: Json) -> Any:
         if raw is None:
             if optional:
                 return None
-            raise _wrong(place, expected, raw)
+            raise _wrong(expected, raw)
         if len(readers) == 1:
-            return readers[0](raw, place)
+            return readers[0](raw)
         for reader in readers:
             try:
-                return reader(raw, place)
-            except CodecError:
+                return reader(raw)
+            except _MisfitError:
                 continue
-        raise _wrong(place, expected, raw)
+        raise _wrong(expected, raw)
 
     return read
 
