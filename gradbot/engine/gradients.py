@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -17,12 +18,16 @@ ROUNDINGS = 64  # how many roundings of the coarser dtype two correct formulas m
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """Where two functions differ first: in value (`input` None) or in the gradient for one input."""
+    """Where two functions differ first: in value or shape (`input` None) or in the gradient for one input.
+
+    `shapes` tells both where an output has another shape; an output too few or too many has the numbers of outputs.
+    """
 
     output: int
     input: int | None
     relative: float
     evidence: Evidence
+    shapes: str = ""
 
 
 Outputs = Callable[[Sequence[Tensor]], Sequence[Tensor]]
@@ -52,12 +57,12 @@ def compare_gradients(
     with torch.enable_grad():
         left, right = tuple(first(leaves)), tuple(second(others))
     if len(left) != len(right):
-        raise ValueError(f"expected {len(left)} differentiable outputs of the other function, found {len(right)}")
+        return (_other_shape(min(len(left), len(right)), (len(left),), (len(right),)),)
     found: dict[tuple[int, int | None], Difference] = {}
     for output, (mine, theirs) in enumerate(zip(left, right, strict=True)):
         if mine.shape != theirs.shape:
-            shapes = f"expected shape {tuple(mine.shape)}, found {tuple(theirs.shape)}"
-            raise ValueError(f"output {output} of the other function: {shapes}")
+            found[output, None] = _other_shape(output, tuple(mine.shape), tuple(theirs.shape))
+            continue
         roundoff = _roundoff(mine, theirs, *leaves, *others)
         if values:
             difference = _difference(output, None, mine, theirs, roundoff, atol, rtol)
@@ -72,6 +77,11 @@ def compare_gradients(
                 if difference is not None:
                     found.setdefault((output, index), difference)
     return tuple(found.values())
+
+
+def _other_shape(output: int, mine: tuple[int, ...], theirs: tuple[int, ...]) -> Difference:
+    evidence = Evidence(method="gradients compared", output_shape=mine)
+    return Difference(output=output, input=None, relative=math.inf, evidence=evidence, shapes=f"{mine} and {theirs}")
 
 
 def _gradients(output: Tensor, leaves: Sequence[Tensor], cotangent: Tensor) -> list[Tensor]:

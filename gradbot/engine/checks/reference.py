@@ -59,5 +59,11 @@ def _finding(context: Context, kind: str, difference: Difference) -> Finding:
         output=difference.output,
         input=difference.input,
         evidence=difference.evidence,
-        details={"what": "value" if difference.input is None else "gradient", "relative_error": difference.relative},
+        details={"what": _what(difference), "relative_error": difference.relative, "shapes": difference.shapes},
     )
+
+
+def _what(difference: Difference) -> str:
+    if difference.shapes:
+        return "shape"
+    return "value" if difference.input is None else "gradient"

@@ -35,8 +35,12 @@ def test_another_value_than_the_references_fails():
     assert [each.details["what"] for each in result.findings] == ["value"]
 
 
-def test_another_number_of_outputs_than_the_references_is_said():
-    assert checked(SQUARE, "reference", reference=lambda x: x[0]).outcome is Outcome.ERRORED
+def test_another_shape_than_the_references_is_said():
+    result = checked(SQUARE, "reference", reference=lambda x: x[0])
+    assert result.outcome is Outcome.FAILED
+    assert [(each.details["what"], each.details["shapes"]) for each in result.findings] == [
+        ("shape", "(3, 4) and (4,)")
+    ]
 
 
 def test_a_traceable_function_is_the_same_compiled():
