@@ -198,6 +198,10 @@ def _captures_inputs(subject: Subject) -> bool:
         outputs = subject.graph(subject.copies())
     except Exception:  # noqa: BLE001 - it worked on the inputs themselves: on views of larger memory, for example
         return True
+    if any(_part_of_more(each) for each in subject.inputs):
+        usual = subject.graph()
+        if not all(equal(a.detach(), b.detach()) for a, b in zip(outputs, usual, strict=True)):
+            return True  # it reads memory around its inputs, which copies do not have
     try:
         reached = torch.autograd.graph.get_gradient_edge  # a leaf's accumulator is its edge
         wanted = {reached(each).node for each in subject.inputs}
@@ -214,6 +218,11 @@ def _captures_inputs(subject: Subject) -> bool:
         seen.add(node)
         stack += [following for following, _ in node.next_functions if following is not None]
     return False
+
+
+def _part_of_more(tensor: Tensor) -> bool:
+    strided = tensor.layout is torch.strided and not tensor.is_mkldnn
+    return strided and tensor.untyped_storage().nbytes() > tensor.numel() * tensor.element_size()
 
 
 def _needs_grad_mode(subject: Subject, graph_outputs: Sequence[Tensor]) -> bool:

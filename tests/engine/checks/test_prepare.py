@@ -193,6 +193,14 @@ def test_functions_of_larger_memory_are_measured_in_place() -> None:
     assert run("backward", lambda x: x.as_strided((4,), (1,), 4), part).outcome is Outcome.PASSED
 
 
+def test_functions_that_read_memory_around_their_inputs_are_measured_in_place() -> None:
+    whole = torch.arange(1.0, 21.0, dtype=torch.float64)
+    part = whole[10:].detach().requires_grad_()
+    case = check(lambda x: x.as_strided((2, 2), (1, 2), 0) ** 2, (part,))
+    assert case.outcome is not Outcome.FAILED
+    assert [each.code for each in case.notes] == ["captured_inputs"]
+
+
 def test_functions_that_need_grad_mode_get_it() -> None:
     def gradient_penalty(x: Tensor) -> Tensor:
         return torch.autograd.grad((x**3).sum(), x, create_graph=True)[0]
