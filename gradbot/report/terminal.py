@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -293,12 +294,14 @@ def _picture(picture: JacobianMap, width: int) -> RenderableType:
     drawn = heatmap.render(picture, width=width)
     lines = []
     for line, signs in zip(drawn.lines, drawn.signs, strict=True):
-        shown = Text()
-        for character, sign in zip(line, signs, strict=True):
-            plain = character == heatmap.RAMP[0]
-            shown.append(character, style="dim" if plain else ("red" if sign >= 0 else "blue"))
-        lines.append(shown)
+        styled = ((character, _style(character, sign)) for character, sign in zip(line, signs, strict=True))
+        runs = itertools.groupby(styled, key=lambda each: each[1])
+        lines.append(Text.assemble(*(("".join(character for character, _ in run), style) for style, run in runs)))
     return Group(Text(drawn.caption, style="dim"), *lines)
+
+
+def _style(character: str, sign: int) -> str:
+    return "dim" if character == heatmap.RAMP[0] else "red" if sign >= 0 else "blue"
 
 
 def _check(check: CheckResult, width: int) -> list[RenderableType]:
