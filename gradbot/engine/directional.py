@@ -155,6 +155,10 @@ class Point:
         return relative * magnitude.nan_to_num(0.0, 0.0, 0.0).clamp_min(typical)
 
 
+REFUSALS = (ArithmeticError, AssertionError, RuntimeError, ValueError)
+"""What functions raise where they are not defined: looking further away than the user did has to reckon with it."""
+
+
 def natural_scale(values: Tensor) -> Tensor:
     """max(|x|, rms(x)) elementwise; 1 where all are zero or not finite."""
     magnitude = values.abs()

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from gradbot.engine.comparison import Comparison
-from gradbot.engine.directional import Point, problem_at, signed_uniform
+from gradbot.engine.directional import REFUSALS, Point, problem_at, signed_uniform
 from gradbot.engine.problem import Problem
 from gradbot.engine.slopes import STEPS, Along, atol, mixed, rtol, tolerance
 from gradbot.engine.suspects import Suspects, suspects
@@ -60,8 +60,13 @@ def triage(problem: Problem, comparison: Comparison, settings: CheckSettings, se
         (output, index) for output in range(len(point.sizes)) for index in range(len(point.inputs))
     )
     for output, index in pairs[:4]:
-        chosen = suspects(point, output, index, comparison, generator)
-        for name, count in _pair_tally(point, chosen, settings, generator).items():
+        try:
+            chosen = suspects(point, output, index, comparison, generator)
+            tally = _pair_tally(point, chosen, settings, generator)
+        except REFUSALS:
+            # The function took the point and refuses a step beside it: it ends here.
+            tally = {"domain_edges": 1}
+        for name, count in tally.items():
             tallies[name] = tallies.get(name, 0) + count
     return Triage(verdict=_verdict(tallies), details=dict(tallies))
 
@@ -107,19 +112,25 @@ def _pair_tally(point: Point, chosen: Suspects, settings: CheckSettings, generat
 
 def _move(point: Point, generator: torch.Generator) -> tuple[Tensor, ...] | None:
     """A generic place beside the point where the function is defined as far as it is at the point."""
-    defined = torch.isfinite(point.values)
     for _ in range(4):
         direction = point.direction(generator)
-        for sign in (1.0, -1.0):
-            moved = point.moved(direction, sign * BESIDE)
-            if bool((torch.isfinite(point.evaluate(moved)) | ~defined).all()):
-                return moved
         # At the edge of a domain one side exists: inwards, elementwise, is found by moving every element up or down.
-        for sign in (1.0, -1.0):
-            moved = point.moved(tuple(None if each is None else each.abs() for each in direction), sign * BESIDE)
-            if bool((torch.isfinite(point.evaluate(moved)) | ~defined).all()):
-                return moved
+        upwards = tuple(None if each is None else each.abs() for each in direction)
+        for along in (direction, upwards):
+            for sign in (1.0, -1.0):
+                moved = point.moved(along, sign * BESIDE)
+                if _defined(point, moved):
+                    return moved
     return None
+
+
+def _defined(point: Point, moved: tuple[Tensor, ...]) -> bool:
+    """Whether the function has finite values wherever it has them at the point."""
+    try:
+        values = point.evaluate(moved)
+    except REFUSALS:
+        return False
+    return values.shape == point.values.shape and bool((torch.isfinite(values) | ~torch.isfinite(point.values)).all())
 
 
 def _rows(point: Point, chosen: Suspects) -> Tensor:

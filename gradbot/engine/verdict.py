@@ -18,6 +18,7 @@ from gradbot.engine.checks.context import Context, concluded, cotangents, not_di
 from gradbot.engine.compare import compare_jacobians
 from gradbot.engine.comparison import Comparison, Verdict
 from gradbot.engine.diagnose import diagnose
+from gradbot.engine.directional import REFUSALS
 from gradbot.engine.jacobian.point import OutputsChangedError
 from gradbot.engine.kinks import TriageVerdict
 from gradbot.engine.problem import Problem
@@ -100,6 +101,10 @@ def _judge_low(
         return _inconclusive(context, problem, check, comparison.reason or "precision")
     if examined.problem is not problem:
         return _judge_reverse(context, examined.problem, comparison, check, examined.kind, methods)
+    if not _declared(context):
+        surrogate = surrogates.recognise(problem, comparison, context.seed)
+        if surrogate is not None:
+            return _undeclared_surrogate(context, surrogate, check)
     blocks = {(each.output, each.input): each for each in comparison.blocks}
     findings = []
     for output, position in comparison.wrong_pairs:
@@ -181,10 +186,11 @@ def _judge_reverse(
         return _inconclusive(context, problem, check, _INCONCLUSIVE[triage.verdict])
     if check is CheckName.BACKWARD:
         kind = _KINDS_AT_POINT.get(triage.verdict, kind)
-    located = {
-        (each.output, each.input): each
-        for each in localise.localise(problem, comparison, context.settings, context.seed)
-    }
+    try:
+        found = localise.localise(problem, comparison, context.settings, context.seed)
+    except REFUSALS:
+        found = ()  # the function refuses a step beside the point: where it is wrong stays as coarse as it was seen
+    located = {(each.output, each.input): each for each in found}
     findings = []
     for output, position in comparison.wrong_pairs:
         where = located.get((output, position))
@@ -246,7 +252,7 @@ def _diagnosis(
             complex_inputs=[each.is_complex() for each in subject.inputs] if first_order else (),
             complex_outputs=[each.is_complex() for each in outputs] if first_order else (),
         )
-    except (RuntimeError, ValueError, IndexError):
+    except REFUSALS:
         # A cause is an addition: user code that raises beside the inputs takes nothing from what was found.
         return None
 

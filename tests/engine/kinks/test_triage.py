@@ -137,3 +137,26 @@ def test_integer_grids_never_condemn_a_correct_function(numbers, name):
     comparison = central(here)
     if comparison.verdict is Verdict.DIFFER:
         assert triage(here, comparison, SETTINGS).verdict is TriageVerdict.KINK_VALID
+
+
+def test_a_function_that_refuses_every_step_is_at_the_edge_of_its_domain():
+    def on_the_simplex(x):
+        if abs(float(x.detach().sum()) - 1) > 1e-9:
+            raise ValueError("expected probabilities that sum to one")
+        return bent(torch.sin, lambda g: 2 * g)(x)
+
+    here = problem(on_the_simplex, values(0.25, 0.75))
+    seen = Comparison(verdict=Verdict.DIFFER, method="dense", wrong_pairs=((0, 0),))
+    assert triage(here, seen, SETTINGS).verdict is TriageVerdict.DOMAIN_EDGE
+
+
+def test_a_function_with_a_domain_nearby_is_still_found_wrong():
+    def positive_definite(x):
+        if bool((torch.linalg.eigvalsh(x.detach() + x.detach().t()) <= 0).any()):
+            raise RuntimeError("expected a positive definite matrix")
+        return bent(torch.logdet, lambda g: 2 * g)(x)
+
+    matrix = normal(4, 4) @ normal(4, 4).t() + torch.eye(4, dtype=DOUBLE)
+    here = problem(positive_definite, matrix)
+    seen = Comparison(verdict=Verdict.DIFFER, method="probe", wrong_pairs=((0, 0),))
+    assert triage(here, seen, SETTINGS).verdict is TriageVerdict.WRONG_GRADIENT
