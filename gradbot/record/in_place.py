@@ -6,7 +6,9 @@ and modules stays intact; low-precision tensors are upcast in place. The run its
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import gc
 import os
 import signal
@@ -14,6 +16,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FunctionType, MethodType
 from typing import Any
 
 import torch
@@ -133,15 +136,22 @@ def _tensors(value: Any, seen: set[int]) -> Iterator[Tensor]:
     elif isinstance(value, torch.nn.Module):
         yield from value.parameters()
         yield from value.buffers()
+        yield from _tensors([v for v in vars(value).values() if isinstance(v, Tensor)], seen)
     elif isinstance(value, dict):
         for item in value.values():
             yield from _tensors(item, seen)
     elif isinstance(value, tuple | list):
         for item in value:
             yield from _tensors(item, seen)
-    elif callable(value) and getattr(value, "__closure__", None):
-        for cell in value.__closure__:
-            yield from _tensors(cell.cell_contents, seen)
+    elif isinstance(value, MethodType):
+        yield from _tensors(value.__self__, seen)
+        yield from _tensors(value.__func__, seen)
+    elif isinstance(value, functools.partial):
+        yield from _tensors((value.func, value.args, value.keywords), seen)
+    elif isinstance(value, FunctionType):
+        for cell in value.__closure__ or ():
+            with contextlib.suppress(ValueError):  # a cell that is empty so far
+                yield from _tensors(cell.cell_contents, seen)
     elif hasattr(value, "__dict__") and not isinstance(value, type):
         for item in vars(value).values():
             yield from _tensors(item, seen)

@@ -50,6 +50,13 @@ def test_a_forward_that_is_not_flat_is_none(name):
     assert recognise(here, compare_jacobians(here, settings=CheckSettings())) is None
 
 
+def test_it_is_recognised_in_float32_and_where_the_output_is_cast_to_it():
+    cast = custom(lambda x: (x > 0).float(), lambda g, x: (g / (1 + x.abs()) ** 2).to(x.dtype))
+    for points in (POINTS, POINTS.float()):
+        (backward,) = gradbot.check(cast, (points.clone().requires_grad_(),), checks=["backward"]).checks[:1]
+        assert (backward.outcome, backward.reason) == (Outcome.INCONCLUSIVE, "undeclared_surrogate")
+
+
 def test_undeclared_it_is_inconclusive_and_the_declaration_is_proposed():
     backward = outcome(STRAIGHT_THROUGH)["backward"]
     assert (backward.outcome, backward.reason) == (Outcome.INCONCLUSIVE, "undeclared_surrogate")

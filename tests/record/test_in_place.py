@@ -1,0 +1,87 @@
+"""What a call in place reaches: every tensor of its arguments, of modules, methods and closures, upcast where it is."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from gradbot.model import Case, CaseResult, CheckResult, InputSource, Outcome
+from gradbot.record.in_place import _settled, _tensors, _upcast, _with_leaves
+
+
+class Holder:
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+
+    def scaled(self, x: Tensor) -> Tensor:
+        return self.tensor * x
+
+
+class Module(torch.nn.Module):
+    def __init__(self, tensor: Tensor) -> None:
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(2))
+        self.plain = tensor
+
+
+def _closure(tensor: Tensor) -> Any:
+    return lambda x: x * tensor
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        lambda t: t,
+        lambda t: {"a": [t]},
+        Holder,
+        lambda t: Holder(t).scaled,
+        lambda t: functools.partial(torch.mul, t),
+        _closure,
+        Module,
+    ],
+    ids=["itself", "containers", "object", "method", "partial", "closure", "module"],
+)
+def test_tensors_are_found_wherever_arguments_hold_them(around: Any) -> None:
+    tensor = torch.ones(3)
+    assert any(each is tensor for each in _tensors(((around(tensor),), {}), set()))
+    _upcast((around(tensor),), {})
+    assert tensor.dtype == torch.float64
+
+
+def test_an_alias_between_an_argument_and_a_module_stays_one_tensor() -> None:
+    weight = torch.nn.Parameter(torch.ones(3))
+    args = (Holder(weight).scaled, weight)
+    leaves = _upcast(args, {})
+    replayed = _with_leaves(args, leaves)
+    assert replayed[1] is weight
+    assert replayed[0].__self__.tensor is weight
+    assert (weight.dtype, weight.requires_grad) == (torch.float64, True)
+
+
+def test_an_argument_with_a_graph_becomes_a_leaf() -> None:
+    x = torch.ones(3, requires_grad=True) * 2
+    (leaf,) = _with_leaves((x,), _upcast((x,), {}))
+    assert (leaf.is_leaf, leaf.requires_grad, leaf.dtype) == (True, True, torch.float64)
+    assert torch.equal(leaf.detach(), torch.full((3,), 2.0, dtype=torch.float64))
+
+
+def test_a_call_that_the_forward_refuses_decides_nothing() -> None:
+    from gradbot.engine.api import check
+
+    def refuses(x: Tensor) -> Tensor:
+        raise ValueError("negative")
+
+    result = _settled(check(refuses, (torch.ones(2, dtype=torch.float64, requires_grad=True),)))
+    assert (result.outcome, result.reason) == (Outcome.INCONCLUSIVE, "user_error")
+    assert "negative" in str(result.details["message"])
+
+
+def test_other_results_are_left_alone() -> None:
+    case = Case(id="m:F[a]", target="m:F", name="a", source=InputSource.RECORDED, reference="")
+    failed = CheckResult(check="backward", outcome=Outcome.FAILED)
+    result = CaseResult(case=case, outcome=Outcome.FAILED, checks=(failed,))
+    assert _settled(result) is result
