@@ -28,15 +28,18 @@ def leaves(tree: object, name: str = "") -> Iterator[tuple[str, object]]:
 
 
 def map_leaves(function: Callable[[Any], Any], tree: Any) -> Any:
-    """The same containers around `function(leaf)`; containers whose leaves all stay the same are kept as they are."""
+    """The same containers around `function(leaf)`; containers whose leaves all stay the same are kept as they are.
+
+    But for plain lists and dicts, which are always new: functions pop from the options that they are given.
+    """
     if isinstance(tree, (tuple, list)):
         mapped = [map_leaves(function, each) for each in tree]
-        if all(new is old for new, old in zip(mapped, tree, strict=True)):
+        if type(tree) is not list and all(new is old for new, old in zip(mapped, tree, strict=True)):
             return tree
         return type(tree)(*mapped) if hasattr(tree, "_fields") else type(tree)(mapped)
     if isinstance(tree, dict):
         changed = {key: map_leaves(function, each) for key, each in tree.items()}
-        if all(changed[key] is each for key, each in tree.items()):
+        if type(tree) is not dict and all(changed[key] is each for key, each in tree.items()):
             return tree
         return _like_dict(tree, changed)
     if _is_dataclass_value(tree):

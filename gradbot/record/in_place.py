@@ -118,12 +118,10 @@ def _checked(case: Case, cls: type | None, target: str, args: tuple[Any, ...], k
 def _settled(result: CaseResult) -> CaseResult:
     """A forward that raises says nothing about a gradient: tests also call what must be refused."""
     kinds = {finding.kind for check in result.checks for finding in check.findings}
-    if result.outcome is not Outcome.ERRORED or "user_error_in_forward" not in kinds:
+    if result.outcome is not Outcome.ERRORED or kinds != {"user_error_in_forward"}:
         return result
     details = result.checks[0].details
-    return dataclasses.replace(
-        result, outcome=Outcome.INCONCLUSIVE, checks=(), reason="user_error", details={"stage": "forward", **details}
-    )
+    return dataclasses.replace(result, outcome=Outcome.INCONCLUSIVE, checks=(), reason="user_error", details=details)
 
 
 def _tensors(value: Any, seen: set[int]) -> Iterator[Tensor]:

@@ -19,6 +19,7 @@ Json = Any
 
 INLINE_ELEMENTS = 64
 QUANTILES = 9
+WIDEST_ROW = 16  # of rows up to this length, parts are looked at too
 _SAMPLED = 4096  # values of a large tensor that are looked at for repeats
 
 _DIGITS = {torch.float64: 17, torch.float32: 9, torch.float16: 5, torch.bfloat16: 4}
@@ -174,6 +175,17 @@ def _has_constant_norm(values: Tensor) -> bool:
     return False
 
 
+def _has_constant_part(values: Tensor) -> bool:
+    """Some neighbouring columns have the same norm in every row: a pose holds a place and a unit quaternion."""
+    width = values.shape[-1] if values.dim() else 0
+    if not 3 <= width <= WIDEST_ROW or values.numel() < 4 * width:
+        return False
+    sums = values.reshape(-1, width).square().cumsum(1)
+    sums = torch.cat([torch.zeros(len(sums), 1, dtype=sums.dtype), sums], 1)
+    parts = ((sums[:, end] - sums[:, start]) for start in range(width - 1) for end in range(start + 2, width + 1))
+    return any(bool((part - part.mean()).abs().max() <= 1e-4 * part.abs().max()) for part in parts)
+
+
 def _is_special_matrix(values: Tensor) -> bool:
     if values.dim() < 2 or values.shape[-1] != values.shape[-2] or values.shape[-1] < 2:
         return False
@@ -184,7 +196,12 @@ def _is_special_matrix(values: Tensor) -> bool:
     return symmetric or bool((values @ mirrored - identity).abs().max() < 1e-3)
 
 
-_STRUCTURES: tuple[Callable[[Tensor], bool], ...] = (_is_ordered, _has_constant_norm, _is_special_matrix)
+_STRUCTURES: tuple[Callable[[Tensor], bool], ...] = (
+    _is_ordered,
+    _has_constant_norm,
+    _has_constant_part,
+    _is_special_matrix,
+)
 
 
 def decode_tensor(raw: Mapping[str, Json], load: Callable[[str], Tensor]) -> Tensor:

@@ -120,6 +120,7 @@ MEANT = {
     "simplex": torch.softmax(torch.randn(20, 10).double(), 0),
     "log-probabilities": torch.log_softmax(torch.randn(20, 10).double(), -1),
     "unit vectors": torch.nn.functional.normalize(torch.randn(20, 10).double(), dim=-1),
+    "poses": torch.cat([torch.randn(20, 3), torch.nn.functional.normalize(torch.randn(20, 4), dim=-1)], -1).double(),
     "infinite": torch.tensor([float("inf"), *torch.randn(99).tolist()]),
 }
 

@@ -24,6 +24,9 @@ NAME = CheckName.NEEDS_INPUT_GRAD
 
 ALL_SUBSETS_UP_TO = 3
 
+SOLVER_ERROR = 1e-4
+"""Relative; what a solver whose steps depend on what it solves for may be off by. Wrong gradients are off by more."""
+
 
 def run(context: Context) -> CheckResult:
     """Compares gradients with a subset of the inputs requiring grad with those when all do."""
@@ -73,7 +76,8 @@ def _one(context: Context, subset: frozenset[int], directions: Sequence[Tensor],
     except Exception as error:  # noqa: BLE001 - it worked when all inputs required grad
         details = {"frozen": frozen, "message": one_line(error)}
         return context.finding(NAME, "needs_input_grad", severity=Severity.WARNING, details=details)
-    place = disagrees(found, [full[k] for k in sorted(subset)], relative=context.rounding, scales=())
+    allowed = max(context.rounding, SOLVER_ERROR)
+    place = disagrees(found, [full[k] for k in sorted(subset)], relative=allowed, scales=())
     if place is None:
         return None
     return context.finding(NAME, "needs_input_grad", input=sorted(subset)[place], details={"frozen": frozen})

@@ -52,6 +52,30 @@ def test_a_wrong_gradient_counts_although_another_subset_raises() -> None:
     assert_fails(run("needs_input_grad", rule(torch.mul, mixed).apply, real(3), real(3, seed=1)), "needs_input_grad")
 
 
+def test_what_a_solver_is_off_by_is_no_finding() -> None:
+    def solved(ctx: Any, x: Tensor, y: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
+        error = 0.0 if all(ctx.needs_input_grad) else 1e-6
+        return g * y * (1 + error), g * x * (1 + error)
+
+    assert_passes(run("needs_input_grad", rule(torch.mul, solved).apply, real(3), real(3, seed=1)))
+
+
+def test_options_that_the_forward_pops_are_there_in_every_call() -> None:
+    class Popping(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Tensor, options: dict[str, Any], names: list[str]) -> Tensor:
+            ctx.scale = options.pop(names.pop())
+            return x * ctx.scale
+
+        @staticmethod
+        def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None, None]:
+            return g * ctx.scale, None, None
+
+    options, names = {"scale": 2.0}, ["scale"]
+    assert_passes(run("backward", Popping.apply, real(3), options, names))
+    assert (options, names) == ({"scale": 2.0}, ["scale"])
+
+
 def test_a_rule_that_saves_work_rightly_passes() -> None:
     def right(ctx: Any, x: Tensor, y: Tensor, g: Tensor) -> tuple[Tensor | None, Tensor | None]:
         return g * y if ctx.needs_input_grad[0] else None, g * x if ctx.needs_input_grad[1] else None

@@ -270,7 +270,9 @@ def test_leaves_and_map_leaves_agree_on_every_container() -> None:
     assert [leaf for _, leaf in leaves(mapped)] == [10, 20, 30, 40, "box", 50, 60]
     assert [type(each) for each in mapped.values()] == [list, collections.OrderedDict, torch.Size]
     # what does not change is not copied
-    assert map_leaves(lambda leaf: leaf, tree) is tree
+    same = map_leaves(lambda leaf: leaf, tree)
+    assert (same == tree, same is tree) == (True, False)
+    assert same["d"] is tree["d"]
 
 
 def test_unsupported_is_not_wrong_and_passing_needs_a_derivative() -> None:
