@@ -66,7 +66,7 @@ class Along:
         one_sided = torch.isfinite(ahead) ^ torch.isfinite(behind)
         undefined = ~torch.isfinite(self.own) & (kink | mixed(self.around, near_zero))
         edge = one_sided | (infinite & ~jump) | undefined
-        # Where a direction leads out of the domain of one row, gradients of the others may be undefined with it (0 * inf).
+        # Where a direction leaves the domain of one row, gradients of the others may be undefined with it (0 * inf).
         if bool(edge.any()):
             edge |= ~torch.isfinite(self.own)
         return Sort(smooth=smooth & ~edge, kink=kink & ~edge, jump=jump, edge=edge)
