@@ -136,7 +136,9 @@ class Config:
     timeout: float = _option(60.0, "Seconds that one case may take.", "positive")
     jobs: int = _option(0, "Worker processes; 0 or auto: one per core.")
     memory_limit: str = _option(
-        "", 'Memory that one worker may take, such as "4 GiB"; its share of the machine if empty, "0" for no limit.', "size"
+        "",
+        'Memory that one worker may take, such as "4 GiB"; its share of the machine if empty, "0" for no limit.',
+        "size",
     )
     retries: int = _option(2, "How often a failed case is run again, to tell flaky from wrong.")
     triton_interpret: bool = _option(True, "On the CPU, run Triton kernels in Triton's interpreter.")
