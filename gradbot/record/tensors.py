@@ -225,7 +225,7 @@ def _decode_values(
     raw: Mapping[str, Json], dtype: torch.dtype, shape: list[int], load: Callable[[str], Tensor]
 ) -> Tensor:
     if "file" in raw:
-        loaded = load(str(raw["file"]))
+        loaded = load(str(raw["file"])).clone()  # in a file, numbers need not lie where the processor wants them
         return (torch.view_as_complex(loaded) if dtype.is_complex else loaded).to(dtype)
     if "random" in raw:
         return _drawn(raw["random"], shape).to(dtype)

@@ -6,6 +6,7 @@ import dataclasses
 import enum
 import hashlib
 import math
+import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from types import BuiltinFunctionType
@@ -72,9 +73,20 @@ def reference_of(value: object) -> str:
         return _reference_of_builtin(value, qualname)
     if module in ("__main__", "__mp_main__") or "<" in qualname:
         raise NotPortableError(f"{qualname} of {module}, which cannot be imported")
-    if _found(f"{module}:{qualname}") is not value:
-        raise NotPortableError(f"{qualname} of {module}, which importing does not give back")
-    return f"{module}:{qualname}"
+    for place in (module, *_other_places(module, qualname)):
+        if _found(f"{place}:{qualname}") is value:
+            return f"{place}:{qualname}"
+    raise NotPortableError(f"{qualname} of {module}, which importing does not give back")
+
+
+def _other_places(module: str, qualname: str) -> list[str]:
+    """Modules of the same package that have something of this name: a factory's classes bear the factory's module."""
+    package = module.partition(".")[0]
+    return sorted(
+        name
+        for name, each in tuple(sys.modules.items())
+        if name.partition(".")[0] == package and qualname in getattr(each, "__dict__", ())
+    )
 
 
 def _reference_of_builtin(value: object, qualname: str) -> str:

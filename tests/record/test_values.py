@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import enum
 import json
+import sys
+import types
 from collections import namedtuple
 from typing import Any
 
@@ -23,7 +25,7 @@ from gradbot.record.tensors import (
     is_degenerate,
     looks_random,
 )
-from gradbot.record.values import decode_value, encode_value, seeds
+from gradbot.record.values import decode_value, encode_value, reference_of, seeds
 
 Pair = namedtuple("Pair", "left right")
 
@@ -196,6 +198,15 @@ def test_named_tuples_and_dataclasses_come_back_as_themselves() -> None:
     assert isinstance(box, Box)
     assert box.name == "a"
     assert torch.equal(box.tensor, torch.ones(2))
+
+
+def test_a_class_that_bears_the_module_of_its_factory_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    factory, user = types.ModuleType("made_here.factory"), types.ModuleType("made_here.user")
+    made = type("Parameters", (), {"__module__": "made_here.factory"})
+    user.Parameters = made  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "made_here.factory", factory)
+    monkeypatch.setitem(sys.modules, "made_here.user", user)
+    assert reference_of(made) == "made_here.user:Parameters"
 
 
 class Subclass(Tensor):
