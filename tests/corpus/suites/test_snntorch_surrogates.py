@@ -8,6 +8,7 @@ torch = pytest.importorskip("torch")
 surrogate = pytest.importorskip("snntorch.surrogate")
 snntorch = pytest.importorskip("snntorch")
 functional = pytest.importorskip("snntorch.functional")
+quant = pytest.importorskip("snntorch.functional.quant")
 
 MADE = (
     "atan",
@@ -44,7 +45,7 @@ def test_temporal_losses_reach_the_spikes(loss: str) -> None:
 def test_states_are_quantised() -> None:
     torch.manual_seed(0)
     state = torch.randn(4, 6, requires_grad=True)
-    quantised = functional.quant.state_quant(num_bits=3)(state)
+    quantised = quant.state_quant(num_bits=3)(state)
     assert len(quantised.unique()) <= 8
     quantised.sum().backward()
     assert state.grad.shape == state.shape
