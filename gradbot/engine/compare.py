@@ -116,6 +116,9 @@ def _exact(
     if settled is None and evaluations(point, direction, budget) <= _EXHAUSTIVE:
         settled = compare_chunked(point, direction, tolerances, budget)
     if settled is not None:
+        if settled.verdict is Verdict.AGREE and not probe(point, direction, tolerances, generator).agrees:
+            nearest = compare_by_descent(point, direction, tolerances, generator)
+            settled = nearest if nearest.verdict is Verdict.DIFFER else settled
         return _linear_too(settled, point, direction, tolerances, generator)
     for _ in range(_MANY_PROBES):
         probed = probe(point, direction, tolerances, generator)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -49,6 +50,18 @@ def ops(dtype: torch.dtype = torch.float64) -> list[Any]:
         from torch.testing._internal.custom_op_db import custom_op_db
     found = [*op_db, *autograd_function_db, *custom_op_db]
     return [op for op in found if op.supports_autograd and dtype in op.dtypes and not _expected_to_fail(op, dtype)]
+
+
+def until(minutes: float, dtype: torch.dtype = torch.float64) -> Iterator[Any]:
+    """The ops in an order that is mixed once and for all, for so many minutes: what was reached is a fair sample."""
+    mixed = ops(dtype)
+    random.Random(0).shuffle(mixed)
+    end = time.perf_counter() + 60 * minutes
+    for reached, op in enumerate(mixed):
+        if time.perf_counter() > end:
+            print(f"stopped after {minutes:g} minutes at {reached} of {len(mixed)} ops")
+            return
+        yield op
 
 
 def op_name(op: Any) -> str:

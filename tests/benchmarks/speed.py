@@ -3,7 +3,7 @@
     PYTHONPATH=tests python tests/benchmarks/speed.py --order 1
 
 Same checks on both sides: the Jacobian, a repeated vjp and one of zero cotangents (no undefined gradients, no batched
-ones). Runs alternate, so that a busy machine is busy for all alike. A sample whose slow check takes longer than
+ones). Times are processor times on one thread, and runs alternate. A sample whose slow check takes longer than
 `--seconds` is left out of the comparison with slow and named.
 """
 
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from benchmarks.judge import TooLongError, at_most, gradbot_check, paired_times, quiet, torch_check
-from benchmarks.opinfo_cases import OpCase, cases, ops, problem_of, second_order
+from benchmarks.opinfo_cases import OpCase, cases, problem_of, second_order, until
 
 from gradbot.engine.comparison import Verdict
 from gradbot.model import Mode
@@ -41,12 +41,12 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--order", choices=("1", "2"), default="1")
     parser.add_argument("--samples", type=int, default=1, help="of each op")
-    parser.add_argument("--every", type=int, default=1, help="only every so many ops")
+    parser.add_argument("--minutes", type=float, default=1e6, help="stop after so many")
     parser.add_argument("--seconds", type=float, default=5.0)
     options = parser.parse_args()
     quiet()
     timed = []
-    for op in ops()[:: options.every]:
+    for op in until(options.minutes):
         for case in cases(op, limit=options.samples):
             if options.order == "2" and not case.second_order:
                 continue
@@ -81,9 +81,9 @@ def _timed(case: OpCase, order: str, limit: float) -> Timed | None:
     slow = exact = None
     try:
         with at_most(6 * limit):
-            start = time.perf_counter()
+            start = time.process_time()
             passed = torch_run(False)()
-            if time.perf_counter() - start < limit and passed:
+            if time.process_time() - start < limit and passed:
                 auto, exact, slow = paired_times(run(Mode.AUTO), run(Mode.EXACT), torch_run(False))
     except (TooLongError, Exception) as error:
         print(f"slow left out: {case.name}: {type(error).__name__}")

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 from benchmarks.judge import TooLongError, at_most, gradbot_check, quiet, torch_passes
-from benchmarks.opinfo_cases import OpCase, cases, op_name, ops, problem_of, second_order
+from benchmarks.opinfo_cases import OpCase, cases, op_name, problem_of, second_order, until
 
 from gradbot.model import Mode
 
@@ -26,6 +26,7 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=None, help="of each op; all by default")
     parser.add_argument("--mode", type=Mode, default=Mode.AUTO)
     parser.add_argument("--dtype", default="float64")
+    parser.add_argument("--minutes", type=float, default=1e6, help="stop after so many")
     parser.add_argument("--seeds", type=int, default=1)
     options = parser.parse_args()
     quiet()
@@ -33,7 +34,7 @@ def main() -> None:
     counts: Counter[str] = Counter()
     methods: Counter[str] = Counter()
     started, spent, touched = time.perf_counter(), 0.0, set()
-    for op in ops(dtype):
+    for op in until(options.minutes, dtype):
         for case in _cases(op, dtype, options.samples, counts):
             if (options.order == "2" and not case.second_order) or (options.order == "forward" and not case.forward):
                 continue

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from gradbot.engine.comparison import Comparison, Verdict
 from gradbot.engine.jacobian.confirm import confirm
 from gradbot.engine.jacobian.form import signed_uniform
-from gradbot.engine.jacobian.forward import push_forward
+from gradbot.engine.jacobian.forward import push_forward_move
 from gradbot.engine.jacobian.point import Array, Point
 from gradbot.engine.jacobian.reverse import pull_back
 from gradbot.engine.jacobian.tolerances import Tolerances
@@ -75,9 +75,11 @@ def _walk(
     move[columns] = signed_uniform(generator, len(scale)) * np.maximum(scale, typical) * step
     difference = point.values_at(point.position + move) - point.values_at(point.position - move)
     if direction == "forward":
-        residual = np.abs(2 * push_forward(point, move) - difference)[rows]
+        residual = np.abs(2 * push_forward_move(point, move) - difference)[rows]
         row = rows.start + int(np.nan_to_num(residual, nan=np.inf).argmax())
-        return row, _column(point, row, lambda part: float(push_forward(point, part)[row]), np.flatnonzero(move), move)
+        return row, _column(
+            point, row, lambda part: float(push_forward_move(point, part)[row]), np.flatnonzero(move), move
+        )
     row = _row(point, generator, np.arange(rows.start, rows.stop), difference, move)
     unit = np.zeros(point.value.size)
     unit[row] = 1.0

@@ -17,6 +17,13 @@ def push_forward(point: Point, tangent: Array) -> Array:
     return tangents
 
 
+def push_forward_move(point: Point, move: Array) -> Array:
+    """As `push_forward` for a tiny move, by way of a tangent of usual magnitude: a jvp that is linear only for small
+    tangents shows so."""
+    scale = float(np.abs(move).max(initial=0.0)) or 1.0
+    return push_forward(point, move / scale) * scale
+
+
 def push_forward_stack(point: Point, tangents: Array) -> Array:
     """As `push_forward` for many tangents in one batched jvp, (count, columns) -> (count, rows).
 

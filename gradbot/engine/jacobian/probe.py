@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from gradbot.engine.jacobian.bars import Bars, median, row_bars
 from gradbot.engine.jacobian.form import leading, signed_uniform
-from gradbot.engine.jacobian.forward import push_forward
+from gradbot.engine.jacobian.forward import push_forward_move
 from gradbot.engine.jacobian.point import Array, Point, split
 from gradbot.engine.jacobian.reverse import pull_back
 from gradbot.engine.jacobian.tolerances import Tolerances
@@ -230,7 +230,7 @@ def _compare_tangents(point: Point, tolerances: Tolerances, differences: _Differ
     bars, moves = differences.bars, differences.moves
     agrees = True
     for values, move in zip(differences.values, moves, strict=True):
-        error = np.abs(push_forward(point, move) - values)
+        error = np.abs(push_forward_move(point, move) - values)
         agrees = agrees and bool((~bars.finite | (error <= bars.bar)).all())
     usable = bars.finite & (bars.signal > 0)
     resolution = median(bars.bar[usable] / bars.signal[usable]) if usable.any() else 0.0

@@ -155,34 +155,42 @@ def _look_forward(point: Point, index: int, one: _Compressed, apply: Apply, susp
     for first in range(0, len(one.estimate), chunk):
         colours = np.arange(first, min(len(one.estimate), first + chunk))
         tangents = np.zeros((len(colours), point.position.size))
-        tangents[:, point.column_slices[index]] = one.colour[None, :] == colours[:, None]
+        weights = _weights(point.input_sizes[index])
+        tangents[:, point.column_slices[index]] = weights * (one.colour[None, :] == colours[:, None])
         inside = slice(first, first + len(colours))
-        suspects.add(
-            rows[None, :], start + one.columns[inside], apply(tangents), one.estimate[inside], one.noise[inside]
-        )
+        columns = one.columns[inside]
+        pushed = apply(tangents) / weights[columns]
+        suspects.add(rows[None, :], start + columns, pushed, one.estimate[inside], one.noise[inside])
 
 
 def _look_reverse(point: Point, index: int, one: _Compressed, apply: Apply, suspects: Suspects, budget: int) -> None:
     """A vjp of one row of each group gives all of these rows. What falls on columns of no such row must be zero."""
     start, size = point.input_offsets[index], point.input_sizes[index]
     _look_at_independent(point, index, np.flatnonzero(one.group < 0), suspects)
-    rank = _ranks(one.group)
+    rank, weights = _ranks(one.group), _weights(point.value.size)
     chunk = stack_size(point, budget)
     ranks = int(rank.max(initial=-1)) + 1
     for first in range(0, ranks, chunk):
         taken = range(first, min(ranks, first + chunk))
-        cotangents = (rank[None, :] == np.arange(taken.start, taken.stop)[:, None]).astype(np.float64)
+        cotangents = weights * (rank[None, :] == np.arange(taken.start, taken.stop)[:, None])
         gradients = apply(cotangents)[:, point.column_slices[index]]
         for each, gradient in zip(taken, gradients, strict=True):
             rows = np.flatnonzero(rank == each)
             columns = one.columns[:, rows]
-            suspects.add(rows[None, :], start + columns, gradient[columns], one.estimate[:, rows], one.noise[:, rows])
+            pulled = gradient[columns] / weights[rows]
+            suspects.add(rows[None, :], start + columns, pulled, one.estimate[:, rows], one.noise[:, rows])
             unused = np.ones(size, dtype=np.bool_)
             unused[columns.reshape(-1)] = False
             stray = np.flatnonzero(unused & ~(np.abs(gradient) <= suspects.tolerances.atol))
             for column in stray[:_STRAYS]:
                 row = _row_of(point, rows, start + int(column))
                 suspects.add(np.array([row]), np.array([start + column]), gradient[[column]], np.zeros(1), np.zeros(1))
+
+
+def _weights(count: int) -> Array:
+    """Factors around one, all different: with equal ones a permutation of equal entries would not show."""
+    weights: Array = 1 + 0.5 * np.sin(1.0 + 2.399963 * np.arange(count))
+    return weights
 
 
 def _ranks(group: Indices) -> Indices:
@@ -200,7 +208,7 @@ def _look_at_independent(point: Point, index: int, rows: Indices, suspects: Susp
     if not len(rows):
         return
     cotangent = np.zeros(point.value.size)
-    cotangent[rows] = 1 + 0.5 * np.cos(np.arange(len(rows)))
+    cotangent[rows] = _weights(len(rows))
     gradient = pull_back(point, cotangent)
     start = point.input_offsets[index]
     inside = gradient[start : start + point.input_sizes[index]]

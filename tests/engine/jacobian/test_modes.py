@@ -8,6 +8,8 @@ from dataclasses import replace
 import pytest
 import torch
 from engine.jacobian.problems import nonlinear, one_entry_wrong, problem, real, scaled
+from faults.inject import inject
+from faults.kinds import FAULTS
 
 from gradbot.engine.compare import compare_jacobians
 from gradbot.engine.comparison import Comparison, Verdict
@@ -184,3 +186,17 @@ def test_memory_stays_within_the_budget(mode: Mode, budget: int) -> None:
     finally:
         tracemalloc.stop()
     assert peak <= budget
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_swapped_rows_of_equal_slopes_differ(mode: Mode) -> None:
+    swapped = FAULTS["rows swapped"]
+    subject = problem(inject(torch.mul, swapped), real(16, 9), real(9, seed=1))
+    assert compared(subject, mode).verdict is Verdict.DIFFER
+
+
+@pytest.mark.parametrize("shape", SIZES)
+@pytest.mark.parametrize("mode", MODES)
+def test_a_jvp_that_clips_differs(mode: Mode, shape: tuple[int, int]) -> None:
+    subject = problem(inject(torch.neg, FAULTS["clipped"], order="jvp"), real(*shape))
+    assert compared(subject, mode, direction="forward").verdict is Verdict.DIFFER
