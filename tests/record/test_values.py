@@ -186,7 +186,7 @@ def test_plain_values_and_containers_come_back(value: Any) -> None:
         torch.relu,
         len,
     ],
-    ids=str,
+    ids=["dtype", "device", "memory format", "layout", "slice", "enum", "op", "builtin"],
 )
 def test_constants_and_importable_objects_are_kept_by_reference(value: Any) -> None:
     assert there_and_back(value) == value
