@@ -55,7 +55,7 @@ class Problem:
                     return tuple(output.detach().clone() for output in self.func(*self.inputs))
 
     def _outputs_at(self, inputs: Sequence[Tensor], copy: bool) -> tuple[Tensor, ...]:
-        arguments = [each.detach().clone() for each in inputs] if copy else inputs
+        arguments = [twin(each) for each in inputs] if copy else inputs
         if self.grad_mode:
             arguments = [each.requires_grad_() for each in arguments]
         return tuple([output.detach() for output in self.func(*arguments)])
@@ -83,7 +83,7 @@ class Problem:
         with torch.set_grad_enabled(self.grad_mode), self._replayed(), forward_ad.dual_level():
             duals = [
                 forward_ad.make_dual(  # type: ignore[no-untyped-call]
-                    each.detach().clone().requires_grad_(self.grad_mode), tangent
+                    twin(each).requires_grad_(self.grad_mode), tangent
                 )
                 for each, tangent in zip(self.inputs, tangents, strict=True)
             ]
@@ -139,3 +139,20 @@ def _moved(inputs: Sequence[Tensor], values: Sequence[Tensor]) -> Iterator[None]
         with torch.no_grad():
             for each, value in zip(inputs, kept, strict=True):
                 each.data.copy_(value)
+
+
+def is_part(tensor: Tensor) -> bool:
+    """Whether a tensor is a view into a larger memory, of which a function may read more (`as_strided` does)."""
+    return tensor.untyped_storage().nbytes() != tensor.numel() * tensor.element_size()
+
+
+def twin(tensor: Tensor) -> Tensor:
+    """A detached tensor of the same values and strides in memory of its own, as large as the tensor's where that is
+    not far larger."""
+    tensor = tensor.detach()
+    storage = tensor.untyped_storage()
+    if not is_part(tensor) or storage.nbytes() > max(1 << 16, 4 * tensor.numel() * tensor.element_size()):
+        return tensor.clone()
+    empty = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+    whole = storage.clone()  # type: ignore[no-untyped-call]
+    return empty.set_(whole, tensor.storage_offset(), tensor.size(), tensor.stride())

@@ -20,7 +20,8 @@ def push_forward(point: Point, tangent: Array) -> Array:
 def push_forward_move(point: Point, move: Array) -> Array:
     """As `push_forward` for a tiny move, by way of a tangent of usual magnitude: a jvp that is linear only for small
     tangents shows so."""
-    scale = float(np.abs(move).max(initial=0.0)) or 1.0
+    made = np.abs(move[move != 0])
+    scale = float(made.mean()) if made.size else 1.0
     return push_forward(point, move / scale) * scale
 
 

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gradbot.engine.problem import Linearization, Problem
+from gradbot.engine.problem import Linearization, Problem, is_part, twin
 
 Array: TypeAlias = NDArray[np.float64]
 
@@ -98,7 +98,7 @@ class Point:
             return tensors
         parts = split(position, self.input_sizes)
         return [
-            _twin(each).copy_(torch.from_numpy(part).view(each.shape))
+            twin(each).copy_(torch.from_numpy(part).view(each.shape))
             for part, each in zip(parts, self.problem.inputs, strict=True)
         ]
 
@@ -144,25 +144,10 @@ def look(problem: Problem) -> Point:
         output_sizes=tuple(each.numel() for each in outputs),
         unit_roundoff=max(roundoffs, default=2.0**-53),
         plain=all(
-            each.dtype == torch.float64 and each.device.type == "cpu" and each.is_contiguous() and not _is_part(each)
+            each.dtype == torch.float64 and each.device.type == "cpu" and each.is_contiguous() and not is_part(each)
             for each in inputs
         ),
     )
-
-
-def _is_part(tensor: Tensor) -> bool:
-    """Whether a tensor is a view into a larger memory, of which a function may read more (`as_strided` does)."""
-    return tensor.untyped_storage().nbytes() != tensor.numel() * tensor.element_size()
-
-
-def _twin(tensor: Tensor) -> Tensor:
-    """A tensor of the same strides in memory of its own, as large as the tensor's where that is not far larger."""
-    tensor = tensor.detach()
-    storage = tensor.untyped_storage()
-    if not _is_part(tensor) or storage.nbytes() > max(1 << 16, 4 * tensor.numel() * tensor.element_size()):
-        return tensor.clone()
-    twin = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
-    return twin.set_(storage.clone(), tensor.storage_offset(), tensor.size(), tensor.stride())  # type: ignore[no-untyped-call]
 
 
 def flatten(tensors: Sequence[Tensor]) -> Array:
