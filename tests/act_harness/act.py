@@ -88,6 +88,8 @@ class Act:
         }
         variables.pop("GITHUB_TOKEN")  # only where a workflow asks for github.token
         command = [str(ACT), event, "-W", f".github/workflows/{workflow.name}", "-e", str(event_file), "--json"]
+        # one job at a time: jobs that start together trip over each other in act's own cache of actions
+        command += ["--concurrent-jobs", "1"]
         command += ["--no-cache-server", "--no-skip-checkout", "--action-offline-mode", "-s", f"GITHUB_TOKEN={token}"]
         command += ["-P", "ubuntu-latest=-self-hosted", "-P", "self-hosted=-self-hosted", "-P", "gpu=-self-hosted"]
         command += [part for name, value in variables.items() for part in ("--env", f"{name}={value}")]
