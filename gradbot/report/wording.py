@@ -32,6 +32,8 @@ def headline(item: Item) -> str:
 def occurrence_headline(occurrence: Occurrence, outcome: Outcome) -> str:
     """What there is to say of one occurrence, in one line without a full stop."""
     finding, check, result = occurrence.finding, occurrence.check, occurrence.result
+    if outcome is Outcome.EXPECTED_FAILURE and check is not None and check.reason:
+        return text.one_line(_ended(check.outcome, check.reason, check.details, None))
     if finding is not None:
         return text.one_line(messages.headline(finding))
     if check is not None:

@@ -72,6 +72,13 @@ def test_cases_in_the_package_itself(tmp_path: Path) -> None:
     assert found.case_files == ("kernels/__init__.py",)
 
 
+def test_of_a_narrow_request_only_files_that_mention_it_count(tmp_path: Path) -> None:
+    other = "import gradbot\n\ndef wrapped(x): ...\n\n@gradbot.cases(wrapped)\ndef cases_of_something_else(): ...\n"
+    ours = other.replace("import gradbot", "import gradbot, kernels")
+    files = {"kernels/__init__.py": KERNELS, "tests/test_other.py": other, "tests/test_ours.py": ours}
+    assert scanned(tmp_path, files, "kernels").case_files == ("tests/test_ours.py",)
+
+
 def test_files_that_only_speak_of_gradbot_are_no_case_files(tmp_path: Path) -> None:
     source = "# gradbot has cases\nimport gradbot\ndef cases(x): return x\n@cases(3)\ndef f(): ...\n"
     assert scanned(tmp_path, project(tmp_path) | {"tests/test_x.py": source}).case_files == ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,6 +36,15 @@ def may_declare(path: Path) -> bool:
     except OSError:
         return False
     return b"gradbot" in text and (b"cases" in text or b"from_opinfo" in text)
+
+
+def mentions(path: Path, modules: Iterable[str]) -> bool:
+    """Whether a file's text names one of these modules, as one that imports it or declares cases for it must."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return any(re.search(rf"(?<![\w.]){re.escape(each)}(?!\w)", text) for each in modules)
 
 
 def named_files(root: Path, patterns: Iterable[str]) -> Iterator[Path]:

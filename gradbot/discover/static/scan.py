@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gradbot.discover.static.classes import function_targets
 from gradbot.discover.static.cpp import cpp_registrations
-from gradbot.discover.static.declarations import declarations, may_declare, named_files, searched_files
+from gradbot.discover.static.declarations import declarations, may_declare, mentions, named_files, searched_files
 from gradbot.discover.static.interpreter import ask
 from gradbot.discover.static.locate import ModuleSource, locator
 from gradbot.discover.static.names import Resolver
@@ -165,7 +165,9 @@ def _declared(
     in_packages = [each.path for each in places.files if may_declare(each.path)]
     modules = {each.path: each.module for each in places.files}
     named = list(dict.fromkeys(named_files(root, patterns)))
-    # Where only packages from elsewhere are scanned, the project's files count that declare something for these.
+    # Of the project's other files those count that mention what was asked for; where only packages from elsewhere are
+    # scanned, those that declare something for these.
+    asked = _outermost({each.module for each in places.files})
     inside = any(each.path.is_relative_to(root) for each in places.files)
     around = {each.import_root / each.module.partition(".")[0] for each in places.files} if search else ()
     searched = [path for folder in (*sorted(around), *([root] if search else [])) for path in searched_files(folder)]
@@ -179,7 +181,7 @@ def _declared(
             files[shown.path(path)] = None  # importing it will say what is wrong with it
             continue
         made = list(declarations(module, resolver)) if module is not None else []
-        ours = path in modules or path in named or (inside and path.is_relative_to(root))
+        ours = path in modules or path in named or (inside and path.is_relative_to(root) and mentions(path, asked))
         if not ours and not any(_concerns(each.target, places, targets) for each in made):
             continue
         for each in made:
@@ -187,6 +189,11 @@ def _declared(
             if each.target:
                 declared[each.target] = (*declared.get(each.target, ()), f"{shown.path(path)}:{each.line}")
     return declared, tuple(files)
+
+
+def _outermost(modules: set[str]) -> frozenset[str]:
+    """The names without those of modules inside of others: `kernels`, not `kernels.softcap`."""
+    return frozenset(each for each in modules if each.rpartition(".")[0] not in modules)
 
 
 def _unmatched(patterns: Sequence[str], root: Path) -> list[str]:
