@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
 from gradbot.engine.problem import Problem
 
@@ -154,7 +155,8 @@ def problem_of(func: Callable[..., Any], inputs: tuple[Tensor, ...]) -> Problem:
 
 
 def _outputs(result: Any) -> tuple[Any, ...]:
-    return tuple(result) if isinstance(result, list | tuple) else (result,)
+    """The outputs, those inside lists too, as gradbot takes them apart."""
+    return tuple(pytree.tree_leaves(result))
 
 
 def second_order(problem: Problem, *, seed: int = 0) -> Problem:
