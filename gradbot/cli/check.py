@@ -157,9 +157,14 @@ def _run(config: Config, chosen: Wanted, options: Mapping[str, Any], out: Path, 
         quiet=options["quiet"],
         verbose=options["verbose"],
     )
-    _prepare(out)
-    with shown:
-        report = supervisor.run(found, made, shown)
+    earlier = _prepare(out)
+    try:
+        with shown:
+            report = supervisor.run(found, made, shown)
+    except UsageError:  # nothing ran, so the earlier run is still the last one
+        for path, content in earlier.items():
+            path.write_bytes(content)
+        raise
     for pattern in config.unused_patterns(target.id for target in report.targets):
         click.echo(f"gradbot: note: {pattern!r} in {config.source or 'the configuration'} matches no target", err=True)
     durations.write(out / "durations.json", made.durations, report.results)
@@ -193,15 +198,18 @@ def _alone(report: Report) -> Report:
     return replace(report, shard=Shard(name=report.shard.name, expected=(report.shard.name,)))
 
 
-def _prepare(out: Path) -> None:
-    """Reports of an earlier run must not be taken for this one's."""
+def _prepare(out: Path) -> dict[Path, bytes]:
+    """Reports of an earlier run must not be taken for this one's; they are taken away, and returned."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         (out / ".gitignore").write_text("*\n", encoding="ascii")
-        for name in ("report.json", "junit.xml", "report.html", "journal.jsonl"):
+        names = ("report.json", "junit.xml", "report.html")
+        earlier = {out / name: (out / name).read_bytes() for name in names if (out / name).is_file()}
+        for name in (*names, "journal.jsonl"):
             (out / name).unlink(missing_ok=True)
     except OSError as error:
         raise UsageError(f"cannot write to {out}: {error.strerror}") from None
+    return earlier
 
 
 def _write(

@@ -6,7 +6,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from gradbot import messages
-from gradbot.model import Case, CaseResult, Crash, Evidence, Finding, Location, Outcome, Scalar, Severity, Spread
+from gradbot.model import (
+    Case,
+    CaseResult,
+    Crash,
+    Diagnosis,
+    Evidence,
+    Finding,
+    Location,
+    Outcome,
+    Scalar,
+    Severity,
+    Spread,
+)
 from gradbot.report import text
 from gradbot.report.aggregate import Classification, Item, Occurrence
 from gradbot.rules import BY_ID
@@ -104,7 +116,9 @@ def finding_facts(finding: Finding) -> list[str]:
     """The numbers of a finding in sentences."""
     said = [messages.explanation(finding)]
     diagnosis = finding.diagnosis
-    if diagnosis is not None:
+    if diagnosis is not None and diagnosis.pattern == "compound":
+        said.append(_of_compound(diagnosis, finding.check))
+    elif diagnosis is not None:
         equation = messages.formula(diagnosis)
         over = entries_text(finding.evidence)
         residual = f"residual {text.number(diagnosis.residual, 2)}{f' over {over}' if over else ''}"
@@ -113,6 +127,15 @@ def finding_facts(finding: Finding) -> list[str]:
     if finding.evidence is not None:
         said += evidence_facts(replace(finding.evidence, resolution=None))  # what would have been seen was seen
     return said
+
+
+def _of_compound(diagnosis: Diagnosis, check: str) -> str:
+    """The pattern that most of the wrong entries follow, and how many do."""
+    first, share = diagnosis.parameters.get("first"), diagnosis.parameters.get("share")
+    if not isinstance(first, str) or not isinstance(share, float) or first not in messages.PATTERNS:
+        return ""
+    pattern = messages.diagnosis_text(replace(diagnosis, pattern=first), check)
+    return f"Most wrong entries, {100 * share:.0f}%, fit one pattern: {pattern}"
 
 
 def evidence_facts(evidence: Evidence) -> list[str]:

@@ -182,6 +182,16 @@ def test_bad_usage_is_2_and_one_clear_line(
     assert "Traceback" not in errors
 
 
+@pytest.mark.parametrize("arguments", [["--case", "no-such-case"], ["ops:Rihgt"], ["--python", "/bin/true"]])
+def test_a_run_that_never_began_leaves_the_last_report(project: Path, everything: object, arguments: list[str]) -> None:
+    names = ("report.json", "junit.xml", "report.html")
+    files = [project / ".gradbot" / name for name in names]
+    for path in files:
+        path.write_text(f"kept {path.name}")
+    assert gradbot(project, "check", *arguments).returncode == ExitCode.USAGE
+    assert [path.read_text() for path in files] == [f"kept {name}" for name in names]
+
+
 def test_gradbot_itself_broken_is_4(
     project: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
