@@ -155,4 +155,6 @@ def twin(tensor: Tensor) -> Tensor:
         return tensor.clone()
     empty = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
     whole = storage.clone()  # type: ignore[no-untyped-call]
-    return empty.set_(whole, tensor.storage_offset(), tensor.size(), tensor.stride())
+    made: Tensor = empty.set_(whole, tensor.storage_offset(), tensor.size(), tensor.stride())
+    # memory alone does not say that a view stands for the negated or conjugated values
+    return made.copy_(tensor) if tensor.is_neg() or tensor.is_conj() else made
