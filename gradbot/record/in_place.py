@@ -29,13 +29,19 @@ from gradbot.record.spool import InPlace
 SECONDS = 60.0
 
 
-def checker(folder: Path, *, seconds: float = SECONDS, limit_per_target: int = 8) -> InPlace:
-    """A function that checks calls on the spot and writes each `CaseResult` to `folder` as `*.result.json`."""
+def checker(
+    folder: Path, *, seconds: float = SECONDS, limit_per_target: int = 8, seconds_per_target: float = 2 * SECONDS
+) -> InPlace:
+    """A function that checks calls on the spot and writes each `CaseResult` to `folder` as `*.result.json`.
+
+    The suite waits meanwhile, so no target gets more than `limit_per_target` checks or about `seconds_per_target`.
+    """
     counts: dict[str, int] = {}
+    spent: dict[str, float] = {}
 
     def check(target: str, cls: type | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        index = counts.get(target, 0)
-        if index >= limit_per_target or not hasattr(os, "fork"):
+        index, start = counts.get(target, 0), time.monotonic()
+        if index >= limit_per_target or spent.get(target, 0.0) >= seconds_per_target or not hasattr(os, "fork"):
             return
         counts[target] = index + 1
         case = _case(target, index)
@@ -43,6 +49,7 @@ def checker(folder: Path, *, seconds: float = SECONDS, limit_per_target: int = 8
         result = _forked(lambda: _checked(case, cls, target, args, kwargs), case, path, seconds)
         if result is not None:
             path.write_text(codec.dumps(result), encoding="utf-8")
+        spent[target] = spent.get(target, 0.0) + time.monotonic() - start
 
     return check
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import functools
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from gradbot import codec
 from gradbot.model import Case, CaseResult, CheckResult, InputSource, Outcome
-from gradbot.record.in_place import _settled, _tensors, _upcast, _with_leaves
+from gradbot.record.in_place import _settled, _tensors, _upcast, _with_leaves, checker
 
 
 class Holder:
@@ -85,3 +88,22 @@ def test_other_results_are_left_alone() -> None:
     failed = CheckResult(check="backward", outcome=Outcome.FAILED)
     result = CaseResult(case=case, outcome=Outcome.FAILED, checks=(failed,))
     assert _settled(result) is result
+
+
+class Slow(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        time.sleep(60)
+        return grad_output
+
+
+def test_checks_in_place_end_when_their_time_is_up(tmp_path: Path) -> None:
+    check = checker(tmp_path, seconds=0.3, seconds_per_target=0.5)
+    for _ in range(5):
+        check("slow", Slow, (torch.ones(2, requires_grad=True),), {})
+    results = [codec.loads(path.read_text(), CaseResult) for path in tmp_path.glob("*.result.json")]
+    assert [result.outcome for result in results] == [Outcome.TIMED_OUT] * 2
