@@ -22,9 +22,12 @@ from gradbot.demo.side_effects import Negate
 from gradbot.demo.straight_through import Round
 from gradbot.demo.undefined_grad import SinCos
 from gradbot.demo.wrong_factor import SoftCap
+from gradbot.demo.wrong_forward_over_backward import Cubed
 from gradbot.demo.wrong_jvp import Sine
 from gradbot.demo.wrong_row import RowScale
+from gradbot.demo.wrong_shape import Doubled
 from gradbot.demo.wrong_vmap import Distance
+from gradbot.demo.wrong_vmap_of_jvp import Exponential
 from gradbot.inputs.declared import Sample, cases
 
 
@@ -136,3 +139,18 @@ def complex_square() -> Iterator[Sample]:
 @cases(HardGate)
 def hard_gate() -> Iterator[Sample]:
     yield Sample(torch.tensor([-1.0, 0.0, 2.0], dtype=torch.float64, requires_grad=True)).named("on-the-kink")
+
+
+@cases(Doubled)
+def doubled() -> Iterator[Sample]:
+    yield Sample(normal(3, 4)).named("3x4")
+
+
+@cases(Cubed)
+def cubed_function() -> Iterator[Sample]:
+    yield Sample(normal(4)).named("4")
+
+
+@cases(Exponential)
+def exponential() -> Iterator[Sample]:
+    yield Sample(normal(4)).named("4")

@@ -28,6 +28,11 @@ PLANTED = {
     "gradbot.demo.missing_conj:ComplexSquare": {("backward", "jacobian_mismatch_backward", "missing_conj")},
     "gradbot.demo.none_gradient:Temperature": {("backward", "jacobian_mismatch_backward", "none_gradient")},
     "gradbot.demo.wrong_jvp:Sine": {("forward_ad", "jacobian_mismatch_forward", "sign")},
+    "gradbot.demo.wrong_shape:Doubled": {("backward", "wrong_grad_size", "")},
+    "gradbot.demo.wrong_forward_over_backward:Cubed": {
+        ("forward_over_backward", "jacobian_mismatch_forward_over_backward", "constant_factor")
+    },
+    "gradbot.demo.wrong_vmap_of_jvp:Exponential": {("batched_forward_grad", "batched_forward_grad", "")},
     "gradbot.demo.wrong_vmap:Distance": {("batched_grad", "batched_grad", "")},
     "gradbot.demo.undefined_grad:SinCos": {("undefined_grad", "undefined_grad", "")},
     "gradbot.demo.grad_output_strides:Scale": {("grad_outputs", "grad_output_layout", "grad_output_strides")},
