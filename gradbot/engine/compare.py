@@ -116,7 +116,7 @@ def _exact(
     if settled is None and evaluations(point, direction, budget) <= _EXHAUSTIVE:
         settled = compare_chunked(point, direction, tolerances, budget)
     if settled is not None:
-        if settled.verdict is Verdict.AGREE and not probe(point, direction, tolerances, generator).agrees:
+        if settled.verdict is not Verdict.DIFFER and not probe(point, direction, tolerances, generator).agrees:
             nearest = compare_by_descent(point, direction, tolerances, generator)
             settled = nearest if nearest.verdict is Verdict.DIFFER else settled
         return _linear_too(settled, point, direction, tolerances, generator)

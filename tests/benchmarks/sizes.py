@@ -74,7 +74,7 @@ def main() -> None:
 
 def _detection(rows: int, columns: int, every: int) -> None:
     """Only faults that change something are counted: the fault's own error is large where its shape applies."""
-    modes = (Mode.AUTO, Mode.FAST, Mode.EXACT) if rows * columns <= 128 else (Mode.AUTO,)
+    modes = (Mode.AUTO, Mode.FAST, *((Mode.EXACT,) if rows * columns <= 2048 else ()))
     seen: Counter[str] = Counter()
     faults, pairs, passes, fails, slowest = 0, 0, [], [], (0.0, "")
     for name, (func, inputs) in functions(rows, columns).items():

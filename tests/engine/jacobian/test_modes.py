@@ -200,3 +200,12 @@ def test_swapped_rows_of_equal_slopes_differ(mode: Mode) -> None:
 def test_a_jvp_that_clips_differs(mode: Mode, shape: tuple[int, int]) -> None:
     subject = problem(inject(torch.neg, FAULTS["clipped"], order="jvp"), real(*shape))
     assert compared(subject, mode, direction="forward").verdict is Verdict.DIFFER
+
+
+@pytest.mark.parametrize("name", ["mean subtracted", "averaged", "first element only", "neighbour leaks"])
+@pytest.mark.parametrize("mode", [Mode.AUTO, Mode.EXACT])
+def test_errors_outside_of_the_structure_are_no_less_wrong(mode: Mode, name: str) -> None:
+    """They are spread thinly over entries that are zero in a right Jacobian."""
+    func = inject(lambda x: x * 2, FAULTS[name])
+    subject = problem(func, real(64, 32))
+    assert compared(subject, mode).verdict is Verdict.DIFFER
