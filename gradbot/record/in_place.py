@@ -46,9 +46,12 @@ def checker(
         counts[target] = index + 1
         case = _case(target, index)
         path = folder / f"{uuid.uuid4().hex}.result.json"
-        result = _forked(lambda: _checked(case, cls, target, args, kwargs), case, path, seconds)
-        if result is not None:
-            path.write_text(codec.dumps(result), encoding="utf-8")
+        result = _attempt(case, cls, args, kwargs, path, seconds, widen=True)
+        if result.outcome is Outcome.ERRORED or result.reason == "user_error":
+            # Not every tensor that a call uses is within reach, and float64 may meet float32: as it was, then.
+            again = _attempt(_as_called(case, args, kwargs), cls, args, kwargs, path, seconds, widen=False)
+            result = again if again.outcome is not Outcome.ERRORED else result
+        path.write_text(codec.dumps(result), encoding="utf-8")
         spent[target] = spent.get(target, 0.0) + time.monotonic() - start
 
     return check
@@ -66,6 +69,27 @@ def _case(target: str, index: int) -> Case:
         settings=CheckSettings(),
         test_id=test,
     )
+
+
+def _as_called(case: Case, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Case:
+    """The case in the dtype that the call itself has."""
+    dtypes = [str(each.dtype).removeprefix("torch.") for each in _tensors((args, kwargs), set()) if each.requires_grad]
+    dtype = dtypes[0] if dtypes else case.dtype
+    return dataclasses.replace(case, dtype=dtype, id=f"{case.target}[{case.name}]cpu:{dtype}")
+
+
+def _attempt(
+    case: Case,
+    cls: type | None,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    path: Path,
+    seconds: float,
+    *,
+    widen: bool,
+) -> CaseResult:
+    dead = _forked(lambda: _checked(case, cls, args, kwargs, widen=widen), case, path, seconds)
+    return codec.loads(path.read_text(encoding="utf-8"), CaseResult) if dead is None else dead
 
 
 def _forked(work: Callable[[], CaseResult], case: Case, path: Path, seconds: float) -> CaseResult | None:
@@ -106,16 +130,16 @@ def _wait(child: int, case: Case, seconds: float) -> CaseResult | None:
     return CaseResult(case=case, outcome=Outcome.TIMED_OUT, crash=Crash(cause="timeout", limit=f"{seconds:g} s"))
 
 
-def _checked(case: Case, cls: type | None, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> CaseResult:
+def _checked(case: Case, cls: type | None, args: tuple[Any, ...], kwargs: dict[str, Any], *, widen: bool) -> CaseResult:
     from gradbot.engine.api import check_case
 
     gc.disable()
-    leaves = _upcast(args, kwargs)
+    leaves = _upcast(args, kwargs, widen=widen)
     args, kwargs = _with_leaves((args, kwargs), leaves)
     if cls is not None:
         func: Callable[..., Any] = cls.apply  # type: ignore[attr-defined]
         return _settled(check_case(case, func, args, kwargs, function_class=cls))
-    namespace, _, name = target.partition("::")
+    namespace, _, name = case.target.partition("::")
     op: Any = getattr(torch.ops, namespace)
     for part in name.split("."):
         op = getattr(op, part)
@@ -162,14 +186,17 @@ def _tensors(value: Any, seen: set[int]) -> Iterator[Tensor]:
             yield from _tensors(item, seen)
 
 
-def _upcast(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[int, Tensor]:
+def _upcast(args: tuple[Any, ...], kwargs: dict[str, Any], *, widen: bool = True) -> dict[int, Tensor]:
     """Turn every low-precision tensor within reach to float64 in its own object; returns leaves for the arguments.
 
-    A tensor with a graph cannot be perturbed by itself, so it gets a leaf of the same memory.
+    With `widen` off, dtypes stay, and only the leaves are made. A tensor with a graph cannot be perturbed by itself, so
+    it gets a leaf of the same memory.
     """
     leaves: dict[int, Tensor] = {}
     wide = {torch.float32: torch.float64, torch.float16: torch.float64, torch.bfloat16: torch.float64}
     wide[torch.complex64] = torch.complex128
+    if not widen:
+        wide.clear()
     for tensor in _tensors((args, kwargs), set()):
         if tensor.grad_fn is not None:
             data = tensor.detach()

@@ -107,3 +107,24 @@ def test_checks_in_place_end_when_their_time_is_up(tmp_path: Path) -> None:
         check("slow", Slow, (torch.ones(2, requires_grad=True),), {})
     results = [codec.loads(path.read_text(), CaseResult) for path in tmp_path.glob("*.result.json")]
     assert [result.outcome for result in results] == [Outcome.TIMED_OUT] * 2
+
+
+HIDDEN = {"scale": torch.full((3, 3), 0.5)}
+
+
+class Mixed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return HIDDEN["scale"] @ x
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        return HIDDEN["scale"].T @ grad_output
+
+
+def test_where_float64_meets_what_is_out_of_reach_the_call_is_checked_as_it_was(tmp_path: Path) -> None:
+    checker(tmp_path)("mixed", Mixed, (torch.ones(3, requires_grad=True),), {})
+    (path,) = tmp_path.glob("*.result.json")
+    result = codec.loads(path.read_text(), CaseResult)
+    assert result.case.dtype == "float32"
+    assert result.outcome is Outcome.PASSED
