@@ -168,15 +168,38 @@ def _input_test(
         usual = [context.prepared.outputs[position] for position in context.subject.selected]
         if disagrees(outputs, usual, relative=context.rounding) is not None:
             return None  # a function of the layout by nature, as as_strided is: no gradient could be compared
+        place, details = None, {"layout": name}
         try:
             copies = [each.clone() for each in first]
             found = torch.autograd.grad(outputs, inputs, copies, allow_unused=True)
+            place = disagrees(
+                where_finite(found, base), where_finite(base, base), relative=context.rounding, scales=base
+            )
+            if place is None:
+                return None
         except Exception as error:  # noqa: BLE001 - the forward took it and the backward did not
-            return context.finding(NAME, "input_layout", details={"layout": name, "message": one_line(error)})
-        place = disagrees(where_finite(found, base), where_finite(base, base), relative=context.rounding, scales=base)
-        return None if place is None else context.finding(NAME, "input_layout", input=place, details={"layout": name})
+            details["message"] = one_line(error)
+        if not _copies_stand_for_inputs(context, base, first):
+            return None
+        return context.finding(NAME, "input_layout", input=place, details=details)
 
     return test
+
+
+def _copies_stand_for_inputs(context: Context, base: Values, first: Sequence[Tensor]) -> bool:
+    """Whether copies of the very same layout give the same gradients.
+
+    They do not where the function holds the inputs a second time, as closures over a module's parameters do.
+    """
+    inputs = [each.detach().clone().requires_grad_() for each in context.subject.inputs]
+    try:
+        outputs = context.subject.graph(inputs)
+        found = torch.autograd.grad(outputs, inputs, [each.clone() for each in first], allow_unused=True)
+    except Exception:  # noqa: BLE001 - then it is the copies that it does not bear, whatever their layout
+        return False
+    return (
+        disagrees(where_finite(found, base), where_finite(base, base), relative=context.rounding, scales=base) is None
+    )
 
 
 def _first_of_each(findings: Sequence[Finding]) -> tuple[Finding, ...]:

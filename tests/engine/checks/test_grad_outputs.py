@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from engine.checks.wrong import assert_fails, assert_passes, real, rule, run
+from engine.checks.wrong import assert_fails, assert_passes, kinds, real, rule, run
 from torch import Tensor
 
 from gradbot.engine.checks import layouts
@@ -49,6 +49,13 @@ def test_a_backward_wrong_for_expanded_grad_outputs_alone_is_wrong() -> None:
 def test_a_backward_that_reads_saved_inputs_in_memory_order_is_wrong() -> None:
     square = rule(lambda x: x * x, lambda ctx, x, g: 2 * g * in_memory_order(x))
     assert_fails(run("grad_outputs", square.apply, real(4, 3)), "input_layout")
+
+
+def test_what_copies_of_the_same_layout_change_too_is_not_laid_to_the_layout() -> None:
+    x = real(4, 3)
+    own = x.data_ptr()
+    held = rule(lambda t: 3 * t, lambda ctx, saved, g: (3 if saved.data_ptr() == own else 2) * g)
+    assert "input_layout" not in kinds(run("grad_outputs", held.apply, x))
 
 
 @pytest.mark.parametrize(
