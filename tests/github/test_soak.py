@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import time
 from concurrent.futures import ProcessPoolExecutor
 
 import pytest
@@ -21,14 +20,12 @@ WRITES_ALLOWED, SECONDS = 40, 6.0  # as tight for this pace as GitHub's 80 a min
 def test_200_publishes_from_4_processes_end_with_the_newest_result() -> None:
     made = state(write_limit=(WRITES_ALLOWED, SECONDS))
     made.trouble = trouble(seed=20, rate=0.1)
-    began = time.monotonic()
     with running(made) as fake:
         job = context(fake)
         shares = [range(FIRST + start, FIRST + PUBLISHES, PROCESSES) for start in range(PROCESSES)]
         with ProcessPoolExecutor(PROCESSES, mp_context=multiprocessing.get_context("spawn")) as pool:
             going = [pool.submit(worker, job, 7, list(share), seed) for seed, share in enumerate(shares)]
             results = [each.result(timeout=240) for each in going]
-    elapsed = time.monotonic() - began
     (only,) = made.of_bot(7)
     marker = marker_of(only.body)
     assert marker is not None
@@ -36,6 +33,7 @@ def test_200_publishes_from_4_processes_end_with_the_newest_result() -> None:
     assert f"result of run {marker.run}" in only.body
     assert sum(done for done, _ in results) == PUBLISHES
     assert made.most_writes_in_window <= WRITES_ALLOWED
-    assert made.refused_writes <= PROCESSES * (elapsed / SECONDS + 1)  # each is told once a window, and waits
+    # each is told once a window, and waits; who hammers would be told at every turn
+    assert made.refused_writes <= PUBLISHES // 4
     asked = [status for method, path, status in made.requests if method != "GET" and "/issues/" in path]
     assert len(asked) < 2 * PUBLISHES  # faults and limits included
