@@ -76,7 +76,19 @@ def test_of_a_narrow_request_only_files_that_mention_it_count(tmp_path: Path) ->
     other = "import gradbot\n\ndef wrapped(x): ...\n\n@gradbot.cases(wrapped)\ndef cases_of_something_else(): ...\n"
     ours = other.replace("import gradbot", "import gradbot, kernels")
     files = {"kernels/__init__.py": KERNELS, "tests/test_other.py": other, "tests/test_ours.py": ours}
+    files["tests/test_opinfo.py"] = "import gradbot\n\ndef test_it():\n    gradbot.from_opinfo([])\n"
     assert scanned(tmp_path, files, "kernels").case_files == ("tests/test_ours.py",)
+
+
+def test_of_an_installed_package_only_files_that_mention_it_count(tmp_path: Path) -> None:
+    installed = ".venv/lib/python3/site-packages"
+    source = "import gradbot\nfrom gradbot import from_opinfo\n\nfrom_opinfo([])\n"
+    write(
+        tmp_path,
+        {f"{installed}/kernels/__init__.py": KERNELS, "other.py": source, "ours.py": f"import kernels\n{source}"},
+    )
+    found = scan([f"{installed}/kernels"], root=tmp_path)
+    assert found.case_files == ("ours.py",)
 
 
 def test_files_that_only_speak_of_gradbot_are_no_case_files(tmp_path: Path) -> None:

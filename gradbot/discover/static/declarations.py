@@ -21,12 +21,16 @@ _MAKERS = frozenset({"gradbot.from_opinfo", "gradbot.inputs.opinfo.from_opinfo"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
-    """A generator of cases. `target` is "" where only running the file would tell."""
+    """A generator of cases. `target` is "" where only running the file would tell.
+
+    `at_import`: it is made when the file is imported; not so in functions, which tests may have.
+    """
 
     target: str
     path: Path
     line: int
     name: str
+    at_import: bool = True
 
 
 def may_declare(path: Path) -> bool:
@@ -85,7 +89,8 @@ def declarations(module: ParsedModule, resolver: Resolver) -> Iterator[Declarati
                 )
     for call, scope in module.calls:
         if ast.unparse(call.func).endswith("from_opinfo") and resolver.dotted_names(call.func, scope) & _MAKERS:
-            yield Declaration(target="", path=module.path, line=call.lineno, name="from_opinfo")
+            at_import = scope.parent is None
+            yield Declaration(target="", path=module.path, line=call.lineno, name="from_opinfo", at_import=at_import)
 
 
 def _target_id(node: ast.expr, function: FunctionDefinition, resolver: Resolver) -> str:

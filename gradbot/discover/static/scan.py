@@ -168,7 +168,7 @@ def _declared(
     # Of the project's other files those count that mention what was asked for; where only packages from elsewhere are
     # scanned, those that declare something for these.
     asked = _outermost({each.module for each in places.files})
-    inside = any(each.path.is_relative_to(root) for each in places.files)
+    inside = any(each.path.is_relative_to(root) and "site-packages" not in each.path.parts for each in places.files)
     around = {each.import_root / each.module.partition(".")[0] for each in places.files} if search else ()
     searched = [path for folder in (*sorted(around), *([root] if search else [])) for path in searched_files(folder)]
     declared: dict[str, tuple[str, ...]] = {}
@@ -182,7 +182,11 @@ def _declared(
             continue
         made = list(declarations(module, resolver)) if module is not None else []
         ours = path in modules or path in named or (inside and path.is_relative_to(root) and mentions(path, asked))
-        if not ours and not any(_concerns(each.target, places, targets) for each in made):
+        known = any(_concerns(each.target, places, targets) for each in made)
+        # what only running a file would tell is no reason to run one from elsewhere, or a test, that mentions none
+        said = inside and any(not each.target and each.at_import for each in made)
+        unknown = said or (any(not each.target for each in made) and mentions(path, asked))
+        if not (ours or known or unknown):
             continue
         for each in made:
             files[shown.path(path)] = None
@@ -202,9 +206,9 @@ def _unmatched(patterns: Sequence[str], root: Path) -> list[str]:
 
 
 def _concerns(target: str, places: Places, targets: tuple[Target, ...]) -> bool:
-    """Whether a declared target may be one of what was scanned; one that only running the file would tell may be."""
+    """Whether a declared target is one of what was scanned."""
     modules = {each.module for each in places.files}
-    return not target or target.partition(":")[0] in modules or any(each.id == target for each in targets)
+    return target.partition(":")[0] in modules or any(each.id == target for each in targets)
 
 
 def _module_name(path: Path, root: Path) -> str:
