@@ -11,9 +11,12 @@ from gradbot.engine.jacobian.chunked import compare_chunked, evaluations
 from gradbot.engine.jacobian.dense import compare_dense
 from gradbot.engine.jacobian.descend import compare_by_descent
 from gradbot.engine.jacobian.form import Limits
+from gradbot.engine.jacobian.forward import push_forward
 from gradbot.engine.jacobian.linearity import is_linear
 from gradbot.engine.jacobian.point import Array, Point, look
 from gradbot.engine.jacobian.probe import Probed, probe
+from gradbot.engine.jacobian.reverse import pull_back
+from gradbot.engine.jacobian.short_probe import Sight, short_probe
 from gradbot.engine.jacobian.structured import compare_structured
 from gradbot.engine.jacobian.tolerances import Tolerances, tolerances_of
 from gradbot.engine.problem import Problem
@@ -37,7 +40,11 @@ def compare_jacobians(
     what is None is chosen by dtype. `seed` draws the probe's directions; the verdict does not depend on it.
     Raises `OutputsChangedError` where the outputs' number or size changes near the inputs, and what user code raises.
     """
-    point = look(problem)
+    return compare_at(look(problem), direction=direction, settings=settings, seed=seed)
+
+
+def compare_at(point: Point, *, direction: str = "reverse", settings: CheckSettings, seed: int = 0) -> Comparison:
+    """As `compare_jacobians`, of a problem that was looked at already."""
     comparison = _compare(point, direction, settings, seed)
     if comparison.verdict is Verdict.AGREE:
         return comparison
@@ -48,17 +55,40 @@ def compare_jacobians(
 def _compare(point: Point, direction: str, settings: CheckSettings, seed: int) -> Comparison:
     tolerances = tolerances_of(settings, point.unit_roundoff)
     generator = np.random.default_rng(seed)
+    if not point.entries:
+        return _without_entries(point, direction)
     # the probe's bars are those of float64; lower precision is compared entry by entry
     if settings.mode is Mode.EXACT or point.unit_roundoff > _DOUBLE:
         return _exact(point, direction, tolerances, generator, settings.memory_bytes)
-    if point.entries <= (_SMALL if settings.mode is Mode.AUTO else _TINY):
+    small = point.entries <= (_SMALL if settings.mode is Mode.AUTO else _TINY)
+    seen = short_probe(point, direction, tolerances, generator)
+    # an eps that was asked for is the step of every entry
+    if seen.sight is Sight.CLEAR and (not small or (seen.entries and settings.eps is None)):
+        return Comparison(verdict=Verdict.AGREE, method="probe", resolution=seen.resolution, coverage=1.0)
+    return _fast_first(point, direction, tolerances, generator, settings.memory_bytes, small)
+
+
+def _without_entries(point: Point, direction: str) -> Comparison:
+    """Nothing to compare; the derivative is asked for all the same, so that what it raises is seen."""
+    if direction == "forward":
+        push_forward(point, point.position)
+    else:
+        pull_back(point, point.value)
+    return Comparison(verdict=Verdict.AGREE, method="dense", coverage=1.0)
+
+
+def _fast_first(
+    point: Point, direction: str, tolerances: Tolerances, generator: np.random.Generator, budget: int, small: bool
+) -> Comparison:
+    """Small Jacobians in full, larger ones by a probe, and in full where it sees an error or not enough."""
+    if small:
         dense = compare_dense(point, direction, tolerances, generator, Limits(loop=_SHORT_LOOP))
         if dense is not None:
             return dense
     probed = probe(point, direction, tolerances, generator)
     if probed.complete:
         return Comparison(verdict=Verdict.AGREE, method="probe", resolution=probed.resolution, coverage=1.0)
-    return _unsettled(point, direction, tolerances, generator, settings.memory_bytes, probed)
+    return _unsettled(point, direction, tolerances, generator, budget, probed)
 
 
 def _unsettled(

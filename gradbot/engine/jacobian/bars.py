@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from gradbot.engine.jacobian.point import Array, Point
 
 _TINY = 1e-300
-_ROUNDING_SHARE = 1e-7
+ROUNDING_SHARE = 1e-7
+"""What backward formulas may lose by rounding, of the signal."""
 _SIGMAS = 6.0
 _SAMPLE = 1024
 
@@ -66,8 +67,8 @@ def row_bars(point: Point, step: float, differences: Array, fourth: Array, third
     strongest = float(signal.max(initial=0.0))
     bar = noise * (_SIGMAS * math.sqrt(2))
     bar += 3 * np.abs(third)
-    bar += _ROUNDING_SHARE * signal
-    bar += _ROUNDING_SHARE * min(step, strongest) + point.unit_roundoff * step * 1e-2 + _TINY
+    bar += ROUNDING_SHARE * signal
+    bar += ROUNDING_SHARE * min(step, strongest) + point.unit_roundoff * step * 1e-2 + _TINY
     return Bars(bar=bar, signal=signal, finite=finite)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from gradbot.engine.comparison import Block, Comparison, Verdict
 from gradbot.engine.jacobian.bars import median
 from gradbot.engine.jacobian.form import Limits, form_analytical, form_numerical
+from gradbot.engine.jacobian.joint import contradicted_pairs
 from gradbot.engine.jacobian.numerical import Differences
 from gradbot.engine.jacobian.point import Array, Point
 from gradbot.engine.jacobian.refine import refine
@@ -48,7 +49,11 @@ def compare_dense(
     differences, batched = formed
     method = "dense vmap" if batched or analytical.batched else "dense"
     matrices = settle(point, analytical.jacobian, differences, tolerances)
-    return conclude(point, matrices, method, linear=analytical.linear)
+    comparison = conclude(point, matrices, method, linear=analytical.linear)
+    if comparison.verdict is Verdict.AGREE and differences.bent:
+        pairs = contradicted_pairs(point, matrices.analytical, tolerances)
+        return replace(comparison, verdict=Verdict.DIFFER, wrong_pairs=pairs) if pairs else comparison
+    return comparison
 
 
 def settle(point: Point, analytical: Array, differences: Differences, tolerances: Tolerances) -> Matrices:

@@ -88,6 +88,7 @@ def _stacked_differences(point: Point, step: float, limits: Limits) -> Differenc
     return Differences(
         estimate=np.concatenate([each.estimate for each in parts], 1),
         noise=np.concatenate([each.noise for each in parts], 1),
+        bent=any(each.bent for each in parts),
     )
 
 

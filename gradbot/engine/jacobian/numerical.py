@@ -9,16 +9,22 @@ import numpy as np
 
 from gradbot.engine.jacobian.point import Array, Point
 
+_BENT = 0.01
+"""The difference of one-sided slopes, relative to the largest derivative, from which on it is a kink's: that of a
+smooth function is as small as the step."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Differences:
     """Columns of the numerical Jacobian, (rows, columns), and a bound of the rounding error in each row of each.
 
-    `step` is what was asked for; the differences are divided by what the dtype made of it.
+    `step` is what was asked for; the differences are divided by what the dtype made of it. `bent`: some one-sided
+    differences differ as those of a smooth function do not.
     """
 
     estimate: Array
     noise: Array
+    bent: bool = False
 
 
 def by_loop(point: Point, columns: Sequence[int], step: float) -> Differences:
@@ -51,4 +57,6 @@ def _differences(point: Point, columns: Sequence[int], step: float, plus: Array,
         width[np.isnan(width)] = 2 * step  # an infinite element stays where it is
         estimate = (plus - minus) / width[:, None]
         noise = np.maximum(np.abs(plus), np.abs(minus)) * (8 * point.unit_roundoff / np.abs(width))[:, None]
-    return Differences(estimate=estimate.T, noise=noise.T)
+        bend = np.abs((plus - point.value) + (minus - point.value)) / np.abs(width)[:, None] - 4 * noise
+        bent = bool(bend.max(initial=0.0) > _BENT * (np.abs(estimate).max(initial=0.0) + step))
+    return Differences(estimate=estimate.T, noise=noise.T, bent=bent)

@@ -22,7 +22,8 @@ from gradbot.engine.jacobian.point import Array, Point, split
 from gradbot.engine.jacobian.reverse import pull_back
 from gradbot.engine.jacobian.tolerances import Tolerances
 
-_STEP = 2.0**-17
+STEP = 2.0**-17
+"""Of the first difference, relative to the natural size of each element."""
 _NARROWER = (2.0**-21, 2.0**-26)
 _WIDER = (2.0**-13, 2.0**-10, 2.0**-9, 2.0**-9, 2.0**-7)
 _DIRECTIONS = 2
@@ -67,7 +68,7 @@ def _over_steps(
     point: Point, direction: str, tolerances: Tolerances, generator: np.random.Generator, only: int | None
 ) -> Probed:
     """Until every row is covered. A step may cross a kink: agreement at another one, over all rows, outweighs that."""
-    first = _at_step(point, direction, tolerances, generator, _STEP, only)
+    first = _at_step(point, direction, tolerances, generator, STEP, only)
     if first.agrees and first.covered.all():
         return first
     covered, inputs = first.covered & first.agrees, first.inputs & first.agrees
@@ -114,7 +115,7 @@ def _at_step(
 
 
 def _measure(point: Point, generator: np.random.Generator, step: float, only: int | None) -> _Differences:
-    scale = _scale(point, only)
+    scale = natural_scale(point, only)
     values = np.empty((_DIRECTIONS, point.value.size))
     moves = np.empty((_DIRECTIONS, point.position.size))
     fourth = third = np.empty(0)
@@ -137,7 +138,7 @@ def _measure(point: Point, generator: np.random.Generator, step: float, only: in
     return _Differences(values=values, moves=moves, bars=row_bars(point, step, values, fourth, third))
 
 
-def _scale(point: Point, only: int | None) -> Array:
+def natural_scale(point: Point, only: int | None = None) -> Array:
     """The natural step of each element, max(|x|, rms(x)); zero in the inputs that stay where they are."""
     parts = []
     for index, part in enumerate(split(point.position, point.input_sizes)):
@@ -151,14 +152,14 @@ def _scale(point: Point, only: int | None) -> Array:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def _share(tolerances: Tolerances) -> float:
+def wanted_share(tolerances: Tolerances) -> float:
     """The relative resolution that is asked for."""
     return min(0.02, max(0.25 * tolerances.rtol, 1e-5))
 
 
-def _covered(tolerances: Tolerances, bars: Bars, moves: Array) -> NDArray[np.bool_]:
+def covered_rows(tolerances: Tolerances, bars: Bars, moves: Array) -> NDArray[np.bool_]:
     """Rows whose bar is fine against their own signal, or against what `atol` allows in one entry."""
-    fine = bars.bar <= np.maximum(_share(tolerances) * bars.signal, tolerances.atol * _typical(moves))
+    fine = bars.bar <= np.maximum(wanted_share(tolerances) * bars.signal, tolerances.atol * _typical(moves))
     covered: NDArray[np.bool_] = fine & bars.finite
     return covered
 
@@ -177,14 +178,14 @@ def _compare_cotangents(
     only: int | None,
 ) -> Probed:
     bars, moves = differences.bars, differences.moves
-    covered = _covered(tolerances, bars, moves)
+    covered = covered_rows(tolerances, bars, moves)
     weight = np.where(bars.finite, 1 / bars.bar, 0.0)
     if bars.finite.any():
         # around one, as cotangents are in use: a backward that clips or cuts then shows it
         typical_weight = median(weight[bars.finite])
         weight = np.where(bars.finite, np.clip(weight / typical_weight, 1e-12, 1e12), 0.0)
     values = differences.values if bars.finite.all() else np.where(bars.finite, differences.values, 0.0)
-    share, typical = _share(tolerances), _typical(moves)
+    share, typical = wanted_share(tolerances), _typical(moves)
     agrees, resolutions = True, []
     inputs = np.ones(len(point.input_sizes), dtype=np.bool_)
     for index in range(_COTANGENTS + 1):
@@ -204,14 +205,14 @@ def _compare_cotangents(
             continue
         allowed = math.sqrt(float(cotangent @ cotangent)) * tolerances.atol
         resolutions.append(total / (np.maximum(signal, allowed * typical / share) + _TINY))
-        inputs &= _resolved_inputs(point, terms, moves, total, share, allowed, only)
+        inputs &= resolved_inputs(point, terms, moves, total, share, allowed, only)
     resolution = median(np.concatenate(resolutions)) if point.value.size else 0.0
     if resolution > share:
         covered &= False
     return Probed(agrees=agrees, resolution=resolution, covered=covered, inputs=inputs)
 
 
-def _resolved_inputs(
+def resolved_inputs(
     point: Point, terms: Array, moves: Array, total: Array, share: float, allowed: float, only: int | None
 ) -> NDArray[np.bool_]:
     """Inputs whose own contribution, or what `atol` allows of it, stands out of the bar of all together."""
@@ -239,4 +240,4 @@ def _compare_tangents(point: Point, tolerances: Tolerances, differences: _Differ
         for index, part in enumerate(split(moves, point.input_sizes)):
             typical = float(np.abs(part).mean()) if part.size else math.inf
             inputs[index] = bool((bars.bar <= tolerances.atol * typical).all())
-    return Probed(agrees=agrees, resolution=resolution, covered=_covered(tolerances, bars, moves), inputs=inputs)
+    return Probed(agrees=agrees, resolution=resolution, covered=covered_rows(tolerances, bars, moves), inputs=inputs)

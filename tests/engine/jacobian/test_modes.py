@@ -113,8 +113,9 @@ def test_methods_are_the_ones_that_the_mode_and_size_ask_for() -> None:
     def right(*shape: int) -> Problem:
         return problem(torch.sin, real(*shape))
 
-    assert compared(right(5, 6)).method == "dense vmap"
-    assert compared(right(2, 1)).method == "dense"
+    assert compared(right(5, 6)).method == "probe"
+    assert compared(right(5, 6), eps=1e-6).method == "dense vmap"
+    assert compared(right(2, 1), eps=1e-6).method == "dense"
     assert compared(right(5, 6), Mode.FAST).method == "probe"
     assert compared(right(16, 8)).method == "probe"
     assert compared(right(16, 8), Mode.EXACT).method == "dense vmap"
