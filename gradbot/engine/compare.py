@@ -65,7 +65,10 @@ def _compare(point: Point, direction: str, settings: CheckSettings, seed: int) -
     # an eps that was asked for is the step of every entry
     if seen.sight is Sight.CLEAR and (not small or (seen.entries and settings.eps is None)):
         return Comparison(verdict=Verdict.AGREE, method="probe", resolution=seen.resolution, coverage=1.0)
-    return _fast_first(point, direction, tolerances, generator, settings.memory_bytes, small)
+    comparison = _fast_first(point, direction, tolerances, generator, settings.memory_bytes, small)
+    if comparison.verdict is Verdict.AGREE and seen.sight is Sight.DISPUTED:
+        return _linear_too(comparison, point, direction, tolerances, generator)
+    return comparison
 
 
 def _without_entries(point: Point, direction: str) -> Comparison:

@@ -26,6 +26,10 @@ class TooLongError(BaseException):
     """Not an `Exception`, so that nothing that guards user code swallows it."""
 
 
+class TerminatedError(BaseException):
+    """The benchmark was asked to stop, and prints what it has."""
+
+
 @contextlib.contextmanager
 def at_most(seconds: float) -> Iterator[None]:
     """Raises `TooLongError` inside after so many seconds."""
@@ -43,7 +47,12 @@ def at_most(seconds: float) -> Iterator[None]:
 
 
 def quiet() -> None:
-    """One thread, no warnings: what is measured is the checks."""
+    """One thread, no warnings: what is measured is the checks. SIGTERM raises `TerminatedError`."""
+
+    def stop(*_: Any) -> None:
+        raise TerminatedError
+
+    signal.signal(signal.SIGTERM, stop)
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore")
 

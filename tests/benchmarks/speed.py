@@ -10,12 +10,13 @@ ones). Times are processor times on one thread, and runs alternate. A sample who
 from __future__ import annotations
 
 import argparse
+import contextlib
 import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from benchmarks.judge import TooLongError, at_most, gradbot_check, paired_times, quiet, torch_check
+from benchmarks.judge import TerminatedError, TooLongError, at_most, gradbot_check, paired_times, quiet, torch_check
 from benchmarks.opinfo_cases import OpCase, cases, problem_of, second_order, until
 
 from gradbot.engine.comparison import Verdict
@@ -46,13 +47,14 @@ def main() -> None:
     options = parser.parse_args()
     quiet()
     timed = []
-    for op in until(options.minutes):
-        for case in cases(op, limit=options.samples):
-            if options.order == "2" and not case.second_order:
-                continue
-            one = _timed(case, options.order, options.seconds)
-            if one is not None:
-                timed.append(one)
+    with contextlib.suppress(TerminatedError):
+        for op in until(options.minutes):
+            for case in cases(op, limit=options.samples):
+                if options.order == "2" and not case.second_order:
+                    continue
+                one = _timed(case, options.order, options.seconds)
+                if one is not None:
+                    timed.append(one)
     _report(timed, options.order)
 
 

@@ -9,12 +9,13 @@ agree: where gradbot agrees nothing can be a false alarm.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import time
 from collections import Counter
 from typing import Any
 
 import torch
-from benchmarks.judge import TooLongError, at_most, gradbot_check, quiet, torch_passes
+from benchmarks.judge import TerminatedError, TooLongError, at_most, gradbot_check, quiet, torch_passes
 from benchmarks.opinfo_cases import OpCase, cases, op_name, problem_of, second_order, until
 
 from gradbot.model import Mode
@@ -34,19 +35,22 @@ def main() -> None:
     counts: Counter[str] = Counter()
     methods: Counter[str] = Counter()
     started, spent, touched = time.perf_counter(), 0.0, set()
-    for op in until(options.minutes, dtype):
-        for case in _cases(op, dtype, options.samples, counts):
-            if (options.order == "2" and not case.second_order) or (options.order == "forward" and not case.forward):
-                continue
-            touched.add(case.op)
-            start = time.perf_counter()
-            verdict, line = _verdict(case, options, methods)
-            spent += time.perf_counter() - start
-            if verdict not in ("agree", "noted"):
-                verdict = _judged(case, verdict, options)
-            counts[verdict] += 1
-            if verdict != "agree":
-                print(f"{verdict:28} {case.name:50} {line}", flush=True)
+    with contextlib.suppress(TerminatedError):
+        for op in until(options.minutes, dtype):
+            for case in _cases(op, dtype, options.samples, counts):
+                if (options.order == "2" and not case.second_order) or (
+                    options.order == "forward" and not case.forward
+                ):
+                    continue
+                touched.add(case.op)
+                start = time.perf_counter()
+                verdict, line = _verdict(case, options, methods)
+                spent += time.perf_counter() - start
+                if verdict not in ("agree", "noted"):
+                    verdict = _judged(case, verdict, options)
+                counts[verdict] += 1
+                if verdict != "agree":
+                    print(f"{verdict:28} {case.name:50} {line}", flush=True)
     total = sum(counts.values())
     print(f"\norder {options.order}, {options.dtype}, mode {options.mode.value}: {len(touched)} ops, {total} samples")
     print(f"{spent:.0f} s in gradbot of {time.perf_counter() - started:.0f} s")

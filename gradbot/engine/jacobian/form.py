@@ -18,6 +18,7 @@ from gradbot.engine.jacobian.point import Array, OutputsChangedError, Point
 from gradbot.engine.jacobian.tolerances import Tolerances
 
 _STACK_BYTES = 1 << 26
+_LARGE = 16.0
 _FEW = 4
 """Up to so many evaluations a loop is cheaper than setting up a batch."""
 
@@ -49,11 +50,6 @@ def signed_uniform(generator: np.random.Generator, shape: int | tuple[int, ...])
     draws *= 2
     draws -= 1
     return draws + np.copysign(0.5, draws)
-
-
-def leading(vector: Array, sign: float) -> Array:
-    """The vector or its negative, whichever begins with this sign: few elements must not be all positive by chance."""
-    return vector if not vector.size or vector[0] * sign > 0 else -vector
 
 
 def form_numerical(
@@ -118,7 +114,8 @@ def form_analytical(
         one, many, count = forward.push_forward, forward.push_forward_stack, point.position.size
     else:
         one, many, count = reverse.pull_back, reverse.pull_back_stack, point.value.size
-    combination = leading(signed_uniform(generator, count), -1.0)
+    # units are positive and small: a backward that is linear for those only shows in others
+    combination = -_LARGE * np.abs(signed_uniform(generator, count))
     together = one(point, combination)
     if count > _FEW:
         try:

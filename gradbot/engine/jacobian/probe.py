@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradbot.engine.jacobian.bars import Bars, median, row_bars
-from gradbot.engine.jacobian.form import leading, signed_uniform
+from gradbot.engine.jacobian.form import signed_uniform
 from gradbot.engine.jacobian.forward import push_forward_move
 from gradbot.engine.jacobian.point import Array, Point, split
 from gradbot.engine.jacobian.reverse import pull_back
@@ -188,9 +188,13 @@ def _compare_cotangents(
     share, typical = wanted_share(tolerances), _typical(moves)
     agrees, resolutions = True, []
     inputs = np.ones(len(point.input_sizes), dtype=np.bool_)
+    first = signed_uniform(generator, weight.size)
     for index in range(_COTANGENTS + 1):
-        cotangent = leading(signed_uniform(generator, weight.size), -1.0 if index else 1.0)
         weighted = index < _COTANGENTS
+        # either sign of each element: a backward that is linear for one of them only shows so
+        cotangent = signed_uniform(generator, weight.size) if index == 1 else first.copy()
+        if not weighted:
+            cotangent = -np.copysign(generator.random(weight.size) + 0.5, first)
         # one of usual magnitudes everywhere shows a backward that is linear only for small cotangents
         cotangent *= weight if weighted else bars.finite
         terms = pull_back(point, cotangent) * moves

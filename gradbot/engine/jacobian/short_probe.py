@@ -14,7 +14,7 @@ from enum import Enum
 import numpy as np
 
 from gradbot.engine.jacobian.bars import ROUNDING_SHARE, Bars, median
-from gradbot.engine.jacobian.form import leading, signed_uniform
+from gradbot.engine.jacobian.form import signed_uniform
 from gradbot.engine.jacobian.forward import push_forward_move
 from gradbot.engine.jacobian.point import Array, Point, split
 from gradbot.engine.jacobian.probe import STEP, covered_rows, natural_scale, wanted_share
@@ -25,6 +25,8 @@ _NO_DOUBT = 1e-9
 """Agreement to so small a share of the signal along one direction cannot be chance; a second one is asked otherwise."""
 _NOISE = 6 * math.sqrt(2) * 0.6
 """Times the unit roundoff and the value: a difference's rounding, as the probe's bars have it."""
+_BENT = 0.01
+_LARGE = 16.0
 _ALIKE = 16.0
 """Bars within such a factor need no weights."""
 _TINY = 1e-300
@@ -54,11 +56,15 @@ class Seen:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Move:
-    """Where to, (columns,), how far that moved the inputs from the other side, and how f changed with it, (rows,)."""
+    """Where to, (columns,), how far that moved the inputs from the other side, and how f changed with it, (rows,).
+
+    `bend` is the sum of f on both sides.
+    """
 
     along: Array
     inputs: Array
     outputs: Array
+    bend: Array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +103,7 @@ def short_probe(point: Point, direction: str, tolerances: Tolerances, generator:
         scale = natural_scale(point)
         move = _moved(point, generator, scale)
         bars = _rounding(point, move.outputs)
-        if not bars.finite.all():
+        if not bars.finite.all() or _bent(point, move):
             return Seen(sight=Sight.DISPUTED)
         if direction == "forward":
             return _compare_tangents(point, tolerances, [move, _moved(point, generator, scale)], bars)
@@ -128,15 +134,24 @@ def _extrapolated(point: Point, move: _Move) -> _Move:
         along=move.along,
         inputs=(8 * half.inputs - move.inputs) / 3,
         outputs=(8 * half.outputs - move.outputs) / 3,
+        bend=half.bend,
     )
 
 
 def _move(point: Point, along: Array) -> _Move:
     ahead, behind = point.position + along, point.position - along
     taken = ahead - behind
-    change = point.values_at(ahead)
-    change -= point.values_at(behind)
-    return _Move(along=along, inputs=taken, outputs=change)
+    change, before = point.values_at(ahead), point.values_at(behind)
+    bend = change + before
+    change -= before
+    return _Move(along=along, inputs=taken, outputs=change, bend=bend)
+
+
+def _bent(point: Point, move: _Move) -> bool:
+    """Whether the function leaves its tangent faster than a smooth one does: where it jumps at the inputs and nowhere
+    else, every difference across them agrees with a gradient of zeros."""
+    bend = _norm(move.bend - 2 * point.value)
+    return not bend <= _BENT * (_norm(move.outputs) + STEP * _norm(point.value))
 
 
 def _rounding(point: Point, change: Array) -> Bars:
@@ -151,10 +166,12 @@ def _rounding(point: Point, change: Array) -> Bars:
 def _pulls(point: Point, generator: np.random.Generator, bars: Bars) -> list[_Pull]:
     """The first cotangent lets no row drown the others, the second is of usual magnitudes, as backwards are used.
 
-    There are always two, of either sign: what only hands on the gradient of the call before shows so.
+    There are always two: what only hands on the gradient of the call before shows so. Each element has either sign
+    once, and the first is large: a backward that is linear for some cotangents only shows that.
     """
-    weight = leading(signed_uniform(generator, bars.bar.size), 1.0)
-    usual = leading(signed_uniform(generator, bars.bar.size), -1.0)
+    drawn = signed_uniform(generator, bars.bar.size)
+    weight = _LARGE * drawn
+    usual = -np.copysign(generator.random(drawn.size) + 0.5, drawn)
     if bars.bar.max() > _ALIKE * bars.bar.min():
         inverse = 1 / bars.bar
         weight *= inverse * (inverse.size / inverse.sum())
