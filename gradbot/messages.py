@@ -114,6 +114,8 @@ NOTES: Mapping[str, str] = {
 }
 
 EXPLANATIONS: Mapping[str, tuple[str, ...]] = {
+    "jacobian_mismatch_backward": ("Seen beside the inputs, moved by {beside} of their size, as they sit on a kink",),
+    "jacobian_mismatch_double_backward": ("Seen beside the inputs, moved by {beside} of their size, as they sit on a kink",),
     "small_mismatch": ("The largest error is {relative_error} of the entry",),
     "low_precision_mismatch": ("The largest error is {relative_error} of the entry",),
     "reference_mismatch": ("The {what} differs from the reference's by a relative {relative_error}",),

@@ -92,7 +92,7 @@ def _pair_tally(point: Point, chosen: Suspects, settings: CheckSettings, generat
     wrong_beside, compared = 0, 0
     gradients = []
     for move in range(NEIGHBOURS):
-        moved = _move(point, generator)
+        moved = moved_beside(point, generator)
         if moved is None:
             continue
         with problem_at(point.problem, moved) as problem:
@@ -110,7 +110,7 @@ def _pair_tally(point: Point, chosen: Suspects, settings: CheckSettings, generat
     return {**tally, "points_beside": compared}
 
 
-def _move(point: Point, generator: torch.Generator) -> tuple[Tensor, ...] | None:
+def moved_beside(point: Point, generator: torch.Generator) -> tuple[Tensor, ...] | None:
     """A generic place beside the point where the function is defined as far as it is at the point."""
     for _ in range(4):
         direction = point.direction(generator)
@@ -204,19 +204,19 @@ def _here(
     """What each chosen row is at the point itself, by single elements of the input and by a few joint directions."""
     own = _rows(point, chosen)
     seen = _Rows.of(len(chosen.rows))
-    outside: list[tuple[Tensor, Along]] = []
-    for along, entry in _directions(point, chosen, own, around, generator):
+    entries = list(_directions(point, chosen, own, around, generator))
+    for _, entry in entries:
         seen.add(entry, settings)
-        if bool(entry.outside(settings).any()):
-            outside.append((along, entry))
-    doubtful = [row for row in range(len(chosen.rows)) if any(bool(e.outside(settings)[row]) for _, e in outside)]
-    doubtful = [row for row in doubtful if not bool(seen.jump[row] | seen.edge[row])][:MOST_DOUBTFUL]
-    wrong = _still_outside(point, chosen, doubtful, outside, settings, generator)
+    outside = [(along, entry) for along, entry in entries if bool(_outside(entry, seen.jump, settings).any())]
+    doubts = [_outside(entry, seen.jump, settings) for _, entry in outside]
+    doubtful = [row for row in range(len(chosen.rows)) if any(bool(each[row]) for each in doubts)]
+    doubtful = [row for row in doubtful if not bool(seen.edge[row])][:MOST_DOUBTFUL]
+    wrong = _still_outside(point, chosen, doubtful, outside, seen.jump, settings, generator)
     kinked = seen.kink | mixed(around, tolerance(settings, around.abs().amax(0))).any(1)
     return {
         "invalid": int((wrong & kinked).sum()),
         "wrong_here": int((wrong & ~kinked).sum()),
-        "jumps": int(seen.jump.sum()),
+        "jumps": int((seen.jump & ~wrong).sum()),
         "domain_edges": int(seen.edge.sum()),
         "kinks": int((kinked & ~wrong).sum()),
     }
@@ -227,9 +227,10 @@ def _directions(
 ) -> Iterator[tuple[Tensor, Along]]:
     """Single elements, three random joint directions, and one in which all elements grow together."""
     rows = point.rows(chosen.output).start + torch.tensor(chosen.rows)
+    single = [point.coordinate(chosen.input, column) for column in chosen.columns]
     joint = [point.direction(generator, only=chosen.input) for _ in range(3)]
     joint.append(tuple(each if at == chosen.input else None for at, each in enumerate(point.scales)))
-    for direction in (*(point.coordinate(chosen.input, column) for column in chosen.columns), *joint):
+    for direction in (*single, *joint):
         along = direction[chosen.input]
         assert along is not None
         slopes = [point.slopes(direction, step) for step in STEPS]
@@ -241,6 +242,7 @@ def _directions(
                 around=_product(around, along),
                 rounding=64 * point.unit_roundoff * point.values[rows].abs() / STEPS[-1],
                 length=float(along.norm()),
+                single=int((along != 0).sum()) == 1,
             ),
         )
 
@@ -256,6 +258,7 @@ def _still_outside(
     chosen: Suspects,
     doubtful: list[int],
     outside: list[tuple[Tensor, Along]],
+    jump: Tensor,
     settings: CheckSettings,
     generator: torch.Generator,
 ) -> Tensor:
@@ -266,7 +269,7 @@ def _still_outside(
     few = replace(chosen, rows=tuple(chosen.rows[row] for row in doubtful))
     gathered = []
     for _ in range(MANY_NEIGHBOURS):
-        moved = _move(point, generator)
+        moved = moved_beside(point, generator)
         if moved is not None:
             with problem_at(point.problem, moved) as problem:
                 gathered.append(_rows(Point.of(problem), few))
@@ -276,8 +279,13 @@ def _still_outside(
     places = torch.tensor(doubtful)
     for along, entry in outside:
         picked = entry.at(places, torch.cat([entry.around[:, places], _product(more, along)]))
-        wrong[places] |= picked.outside(settings)
+        wrong[places] |= _outside(picked, jump[places], settings)
     return wrong
+
+
+def _outside(entry: Along, jump: Tensor, settings: CheckSettings) -> Tensor:
+    """Rows with an impossible analytical value. Slopes of a row that jumps along any direction say little along all."""
+    return torch.where(jump, entry.beyond_jump(settings), entry.outside(settings))
 
 
 @dataclass(slots=True, kw_only=True)

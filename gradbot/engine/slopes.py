@@ -32,6 +32,7 @@ class Along:
     around: Tensor  # (neighbours, rows)
     rounding: Tensor
     length: float  # of the direction, in the input's own units
+    single: bool  # one element of the input moves alone
 
     def at(self, places: Tensor, around: Tensor) -> Along:
         """The same for some of the rows, with other gradients around."""
@@ -80,6 +81,25 @@ class Along:
         allowed = 4e-3 * torch.maximum(low.abs(), high.abs()) + self._near_zero(settings)
         inside = (self.own >= low - allowed) & (self.own <= high + allowed)
         return (sort.smooth | sort.kink) & ~inside
+
+    def beyond_jump(self, settings: CheckSettings) -> Tensor:
+        """Rows that jump on one side only, as one element moves, whose analytical value is neither the slope of the
+        other side nor among the values around. Joint directions jump where any element does and tell nothing."""
+        if not self.single:
+            return torch.zeros_like(self.own, dtype=torch.bool)
+        beyond = torch.zeros_like(self.own, dtype=torch.bool)
+        (far_ahead, far_behind), (ahead, behind) = self.slopes
+        for slope, far, other, far_other in (
+            (ahead, far_ahead, behind, far_behind),
+            (behind, far_behind, ahead, far_ahead),
+        ):
+            low, high = torch.minimum(slope, self.around.amin(0)), torch.maximum(slope, self.around.amax(0))
+            size = torch.maximum(low.abs(), high.abs())
+            allowed = (4e-3 + rtol(settings)) * size + atol(settings) * self.length + self.rounding
+            steady = torch.isfinite(size) & ((slope - far).abs() <= allowed)
+            jumps = other.abs() > 0.75 * STEPS[0] / STEPS[1] * far_other.abs() + 1e2 * allowed
+            beyond |= steady & jumps & ~((self.own >= low - allowed) & (self.own <= high + allowed))
+        return beyond & self.sort(settings).jump
 
     def _near_zero(self, settings: CheckSettings) -> Tensor:
         size = torch.maximum(self.slopes[-1][0].abs(), self.slopes[-1][1].abs())

@@ -8,12 +8,14 @@ a pattern is recognised, why.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from gradbot.engine import kinks, localise, low_precision, surrogates
+from gradbot.engine.beside import DISTANCE, where_it_shows
 from gradbot.engine.checks.context import Context, concluded, cotangents, not_differentiable_again, raised
 from gradbot.engine.compare import compare_jacobians
 from gradbot.engine.comparison import Comparison, Verdict
@@ -32,6 +34,7 @@ from gradbot.model import (
     Evidence,
     Finding,
     Outcome,
+    Scalar,
     Severity,
 )
 
@@ -186,6 +189,23 @@ def _judge_reverse(
         return _inconclusive(context, problem, check, _INCONCLUSIVE[triage.verdict])
     if check is CheckName.BACKWARD:
         kind = _KINDS_AT_POINT.get(triage.verdict, kind)
+    if triage.verdict is not TriageVerdict.WRONG_GRADIENT:
+        return concluded(check, _located(context, problem, comparison, check, kind, methods, {}))
+    with where_it_shows(problem, comparison, context.settings, context.seed) as (shown, seen, beside):
+        details: Mapping[str, Scalar] = {"beside": DISTANCE} if beside else {}
+        return concluded(check, _located(context, shown, seen, check, kind, methods, details))
+
+
+def _located(
+    context: Context,
+    problem: Problem,
+    comparison: Comparison,
+    check: CheckName,
+    kind: str,
+    methods: tuple[str, ...],
+    details: Mapping[str, Scalar],
+) -> tuple[Finding, ...]:
+    """One finding for each wrong pair, with its place, its entries and its cause."""
     try:
         found = localise.localise(problem, comparison, context.settings, context.seed)
     except REFUSALS:
@@ -206,11 +226,11 @@ def _judge_reverse(
                 certainty=Certainty.CERTAIN if where is None or where.confirmed else Certainty.LIKELY,
                 evidence=Evidence(method=comparison.method) if where is None else where.evidence,
                 diagnosis=diagnosis,
-                details={"configuration": _declaration(context, meant)} if meant else {},
+                details={**details, "configuration": _declaration(context, meant)} if meant else details,
                 names=(problem.output_names, problem.input_names),
             )
         )
-    return concluded(check, tuple(findings))
+    return tuple(findings)
 
 
 def _declared(context: Context) -> bool:
