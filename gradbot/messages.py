@@ -113,9 +113,13 @@ NOTES: Mapping[str, str] = {
     "opcheck_skipped": "opcheck's {test} had nothing to test: no input requires grad",
 }
 
+_BESIDE = "Seen beside the inputs, moved by {beside} of their size, as they sit on a kink"
+
 EXPLANATIONS: Mapping[str, tuple[str, ...]] = {
     "jacobian_mismatch_backward": ("Seen beside the inputs, moved by {beside} of their size, as they sit on a kink",),
-    "jacobian_mismatch_double_backward": ("Seen beside the inputs, moved by {beside} of their size, as they sit on a kink",),
+    "jacobian_mismatch_double_backward": (
+        "Seen beside the inputs, moved by {beside} of their size, as they sit on a kink",
+    ),
     "small_mismatch": ("The largest error is {relative_error} of the entry",),
     "low_precision_mismatch": ("The largest error is {relative_error} of the entry",),
     "reference_mismatch": ("The {what} differs from the reference's by a relative {relative_error}",),

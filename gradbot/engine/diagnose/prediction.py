@@ -15,6 +15,9 @@ THRESHOLD = 1e-3
 """A pattern is named where it leaves less than this part of the error unexplained, or less than the numerical
 Jacobian's own error."""
 
+MOST = 0.1
+"""However uncertain the numerical Jacobian is, a pattern that leaves more than this explains too little."""
+
 LEAST_NUMBERS = 0.4
 
 
@@ -59,4 +62,4 @@ def threshold(view: View) -> float:
     error = float(view.error.norm())
     if not (error and math.isfinite(error)):
         return THRESHOLD
-    return max(THRESHOLD, 3 * float(view.bar.norm()) / error)
+    return min(max(THRESHOLD, 3 * float(view.bar.norm()) / error), MOST)

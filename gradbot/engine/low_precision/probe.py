@@ -16,6 +16,8 @@ from torch import Tensor
 
 from gradbot.engine.comparison import Comparison, Verdict
 from gradbot.engine.directional import Direction, Point, flat, problem_at, signed_uniform
+from gradbot.engine.low_precision.entries import block_of
+from gradbot.engine.low_precision.stencil import Sample, noise_of, sample_along
 from gradbot.engine.problem import Problem
 
 STEPS = {
@@ -30,17 +32,6 @@ NOISES = 5.0
 MOST_WEIGHT = {2.0**-53: 1e12, 2.0**-24: 1e6, 2.0**-11: 64.0, 2.0**-8: 1e6}
 COVERED = 0.9
 _TINY = 1e-300
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Sample:
-    """Differences along one direction: five- and three-point, fourth, and the steps as they were taken."""
-
-    direction: Direction
-    five: Tensor
-    three: Tensor
-    fourth: Tensor
-    taken: Direction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,10 +72,14 @@ def compare_by_probe(problem: Problem, seed: int = 0, roundoff: float | None = N
             verdict = Verdict.UNSURE
         looks = [look for _, own in each for look in own]
     best = min(looks, key=lambda look: look.resolution)
+    wrong_pairs = tuple((output, index) for index in wrong for output in _outputs_of(point, index, generator))
+    needed, step = RESOLUTION[_level(level)], STEPS[_level(level)][0]
+    blocks = [block_of(point, output, index, step, level, needed) for output, index in wrong_pairs]
     return Comparison(
         verdict=verdict,
         method="noise-aware probe",
-        wrong_pairs=tuple((output, index) for index in wrong for output in _outputs_of(point, index, generator)),
+        wrong_pairs=wrong_pairs,
+        blocks=tuple(each for each in blocks if each is not None),
         resolution=best.resolution if math.isfinite(best.resolution) else None,
         coverage=best.coverage,
         reason="precision" if verdict is Verdict.UNSURE else "",
@@ -134,25 +129,8 @@ def _level(roundoff: float) -> float:
     return next((each for each in sorted(STEPS) if each >= roundoff), 2.0**-8)
 
 
-def _sample(point: Point, direction: Direction, step: float) -> _Sample:
-    ahead, behind = point.moved(direction, step), point.moved(direction, -step)
-    far_ahead, far_behind = point.moved(direction, 2 * step), point.moved(direction, -2 * step)
-    up, down, far_up, far_down = (point.evaluate(each) for each in (ahead, behind, far_ahead, far_behind))
-    taken = tuple(
-        None if along is None else (8 * (flat(a) - flat(b)) - (flat(c) - flat(d))) / 12
-        for along, a, b, c, d in zip(direction, ahead, behind, far_ahead, far_behind, strict=True)
-    )
-    return _Sample(
-        direction=direction,
-        five=(8 * (up - down) - (far_up - far_down)) / 12,
-        three=(up - down) / 2,
-        fourth=far_up - 4 * up + 6 * point.values - 4 * down + far_down,
-        taken=taken,
-    )
-
-
 def _look(point: Point, step: float, only: int | None, roundoff: float, generator: torch.Generator) -> _Look:
-    samples = [_sample(point, point.direction(generator, only=only), step) for _ in range(DIRECTIONS)]
+    samples = [sample_along(point, point.direction(generator, only=only), step) for _ in range(DIRECTIONS)]
     five = torch.stack([each.five for each in samples])
     three = torch.stack([each.three for each in samples])
     fourth = torch.stack([each.fourth for each in samples])
@@ -161,7 +139,7 @@ def _look(point: Point, step: float, only: int | None, roundoff: float, generato
         return _Look(ratio=0.0, resolution=math.inf, coverage=0.0, undefined=True)
     five, three, fourth = (torch.where(finite, each, 0.0) for each in (five, three, fourth))
     magnitude = torch.where(finite, point.values.abs(), 0.0)
-    noise = _noise(fourth, magnitude, roundoff)
+    noise = noise_of(fourth, magnitude, roundoff)
     truncation = (five - three).abs()
     signal = five.abs().mean(0)
     rms = float(magnitude.square().mean().sqrt())
@@ -208,22 +186,11 @@ def _look(point: Point, step: float, only: int | None, roundoff: float, generato
     return _Look(ratio=ratio, resolution=sorted(resolutions)[len(resolutions) // 2], coverage=coverage, worst=worst)
 
 
-def _noise(fourth: Tensor, magnitude: Tensor, roundoff: float) -> Tensor:
-    """Rounding noise per row: its own fourth difference, the pooled relative level, and the rounding of the output."""
-    own = fourth.square().mean(0).sqrt() / math.sqrt(70.0)
-    usable = magnitude > 0
-    pooled = float((own[usable] / magnitude[usable]).median()) if bool(usable.any()) else 0.0
-    present = own[own > 0]
-    typical = float(present.median()) if present.numel() else 0.0
-    level = max(min(pooled, 64 * roundoff), 0.4 * roundoff) * magnitude
-    return torch.maximum(own, torch.maximum(torch.full_like(own, 0.3 * typical), level))
-
-
 def _backward_noise(
     point: Point,
     cotangents: list[Tensor],
     gradients: list[tuple[Tensor, ...]],
-    samples: list[_Sample],
+    samples: list[Sample],
     roundoff: float,
     generator: torch.Generator,
 ) -> float:
@@ -279,7 +246,7 @@ def _consistent(
         direction = point.direction(generator, only=only)
         errors = []
         for step in steps:
-            sample = _sample(point, direction, step)
+            sample = sample_along(point, direction, step)
             numerical = float(cotangent @ torch.where(torch.isfinite(sample.five), sample.five, 0.0))
             errors.append((_dot(gradient, sample.taken)[0] - numerical) / step)
         first, second = errors

@@ -90,6 +90,27 @@ def test_a_kernel_for_low_precision_only_is_probed(dtype):
 
 
 @pytest.mark.parametrize("dtype", LOW, ids=str)
+def test_a_failed_probe_shows_entries_and_names_what_is_wrong(dtype):
+    def first_column_doubled(g, x):
+        grad = g * x.cos()
+        grad[..., 0] *= 2
+        return grad
+
+    x = (normal(4, 6).abs() + 0.5).to(dtype)
+    (finding,) = backward(low_only(custom(torch.sin, first_column_doubled)), x).findings
+    assert (finding.evidence.wrong_entries, finding.evidence.complete) == (4, True)
+    assert {entry.input_index[-1] for entry in finding.evidence.entries} == {0}
+    assert finding.diagnosis.pattern == "scaled_slices"
+    assert finding.diagnosis.parameters["factor"] == pytest.approx(2, rel=0.05)
+
+
+def test_no_cause_is_named_where_noise_would_explain_any():
+    one_entry = custom(torch.sin, lambda g, x: (g * x.cos()).index_fill(-1, torch.tensor(0), 0.3))
+    (finding,) = backward(low_only(one_entry), (normal(4, 6).abs() + 0.5).bfloat16()).findings
+    assert finding.diagnosis is None or finding.diagnosis.pattern != "constant_factor"
+
+
+@pytest.mark.parametrize("dtype", LOW, ids=str)
 def test_a_reference_in_float64_decides_for_such_a_kernel(dtype):
     right = backward(low_only(SINE), normal(4, 5).to(dtype), reference=torch.sin)
     wrong = backward(low_only(WRONG), normal(4, 5).to(dtype), reference=torch.sin)
