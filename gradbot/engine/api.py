@@ -137,16 +137,20 @@ def check_case(
     op: Any = None,
     references: References | None = None,
     on_stage: Callable[[str], None] = lambda _stage: None,
+    on_check: Callable[[CheckResult], None] = lambda _result: None,
 ) -> CaseResult:
     """Runs every selected check of `case.settings` on `func(*args, **kwargs)`.
 
     `function_class` is the `torch.autograd.Function` and `op` the `OpOverload` that is the target, where it is one.
     `on_stage` is told the name of each stage before it begins, so that a crash can be placed: "forward", then the
-    checks' names.
+    checks' names. `on_check` is given the result of each check that was made before the next one begins, so that a
+    crash does not cost it; with `settings.resample` a second one for the same check takes the place of the first.
     """
     start = time.perf_counter()
     with preserved(involved_tensors(func, args, kwargs)):
-        result = _check_case(case, func, args, kwargs, function_class, op, references or References(), on_stage)
+        result = _check_case(
+            case, func, args, kwargs, function_class, op, references or References(), on_stage, on_check
+        )
     location = method_location(function_class, "forward") or function_location(func)
     return replace(result, location=location, seconds=time.perf_counter() - start)
 
@@ -160,6 +164,7 @@ def _check_case(
     op: Any,
     references: References,
     on_stage: Callable[[str], None],
+    on_check: Callable[[CheckResult], None],
 ) -> CaseResult:
     on_stage("forward")
     try:
@@ -168,7 +173,7 @@ def _check_case(
         return CaseResult(case=case, outcome=Outcome.SKIPPED, reason="no_differentiable_input")
     except UserCodeError as error:
         return _errored(case, error, func, function_class)
-    results = _results(case, prepared, function_class, op, references, on_stage)
+    results = _results(case, prepared, function_class, op, references, on_stage, on_check)
     if case.settings.resample and undecided(results):
         try:
             moved = moved_off(prepared, case.seed)
@@ -176,7 +181,7 @@ def _check_case(
             moved = None  # beyond the edge of the domain
         if moved is not None:
             prepared = moved
-            results = _results(case, prepared, function_class, op, references, on_stage)
+            results = _results(case, prepared, function_class, op, references, on_stage, on_check)
     return CaseResult(
         case=case,
         outcome=overall(results),
@@ -194,6 +199,7 @@ def _results(
     op: Any,
     references: References,
     on_stage: Callable[[str], None],
+    on_check: Callable[[CheckResult], None],
 ) -> tuple[CheckResult, ...]:
     context = Context(
         prepared=prepared,
@@ -206,8 +212,9 @@ def _results(
         call_seconds=prepared.call_seconds,
         rounding=rounding(prepared),
     )
-    results = run_checks(context, on_stage)
-    return expectations.apply(_intended(case.settings, references), results, draws=prepared.subject.seed is not None)
+    settings = _intended(case.settings, references)
+    results = run_checks(context, on_stage, lambda result: on_check(expectations.declared(settings, result)))
+    return expectations.apply(settings, results, draws=prepared.subject.seed is not None)
 
 
 def _intended(settings: CheckSettings, references: References) -> CheckSettings:

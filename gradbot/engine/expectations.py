@@ -48,6 +48,11 @@ def apply(settings: CheckSettings, results: Sequence[CheckResult], *, draws: boo
     return tuple(_unexpected(each, settings) for each in changed)
 
 
+def declared(settings: CheckSettings, result: CheckResult) -> CheckResult:
+    """One result as the declaration has it, before the others are known: no unexpected pass yet."""
+    return _expected(result, _expected_kinds(settings), settings) if settings.expect else result
+
+
 def _expected_kinds(settings: CheckSettings) -> frozenset[str]:
     if not settings.expect_kinds:
         return _EXPECTED_KINDS[settings.expect]

@@ -43,8 +43,15 @@ def rounding(prepared: Prepared) -> float:
     return float((coarsest / 2) ** 0.5)
 
 
-def run_checks(context: Context, on_stage: Callable[[str], None]) -> tuple[CheckResult, ...]:
-    """Every check that is selected and concerns the target, each told to `on_stage` before it begins."""
+def run_checks(
+    context: Context,
+    on_stage: Callable[[str], None],
+    on_check: Callable[[CheckResult], None] = lambda _result: None,
+) -> tuple[CheckResult, ...]:
+    """Every check that is selected and concerns the target, told to `on_stage` before it begins.
+
+    `on_check` is given the result of each that was selected before the next one begins.
+    """
     results: dict[str, CheckResult] = {}
     for name, run in CHECKS:
         if _left_out(name, context):
@@ -59,6 +66,7 @@ def run_checks(context: Context, on_stage: Callable[[str], None]) -> tuple[Check
             double = low_precision.prepared_in_double(context.subject, seed=context.seed) or context.prepared
         result = _without_backward(name, context) or _timed(name, run, replace(context, prepared=double))
         results[name.value] = _required(result, context)
+        on_check(results[name.value])
     return tuple(results.values())
 
 

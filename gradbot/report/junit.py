@@ -130,7 +130,7 @@ def _testcases(result: CaseResult, places: _Places) -> Iterable[Any]:
         _add_attempts(testcase, result, check)
         yield testcase
     ended = result.crash is not None or result.outcome in aggregate.ERRORS
-    covered = any(check.outcome is result.outcome for check in result.checks)
+    covered = result.crash is None and any(check.outcome is result.outcome for check in result.checks)
     if not result.checks or (ended and not covered):
         stage = result.crash.stage if result.crash else ""
         done = {check.check for check in result.checks}

@@ -234,7 +234,7 @@ def _detail(item: Item, width: int) -> RenderableType:
     if rest:
         more.append(f"seen {text.plural(rest, 'more time')}: {wording.where(item)}")
     parts: list[RenderableType] = [head, *map(_indented, _body(lead, item.outcome, width)), _indented(_fact(more))]
-    if lead.result.crash is not None and lead.result.crash.output_tail:
+    if lead.check is None and lead.result.crash is not None and lead.result.crash.output_tail:
         parts.append(_output(lead.result.crash.output_tail))
     parts.append(_again(lead.result, item.rule))
     return Group(*parts)

@@ -60,11 +60,15 @@ class Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """How a task ended: with a reply, or with a crash (both where the process died at its exit)."""
+    """How a task ended: with a reply, or with a crash (both where the process died at its exit).
+
+    `checks` are the results that a case had handed over before the crash, encoded.
+    """
 
     task: Task
     reply: Message | None = None
     crash: Crash | None = None
+    checks: tuple[Message, ...] = ()
     seconds: float = 0.0
     what: str = ""  # which thing the last stage was about
     lane: str = ""
@@ -92,6 +96,7 @@ class _Worker:
     limit: float = 0.0
     stage: str = "start"
     what: str = ""
+    checks: dict[str, Message] = field(default_factory=dict)
     altered_by: str | None = None
     suspects: list[Task] = field(default_factory=list)
     pending: Ended | None = None  # the end of a task that waits for its process to exit
@@ -217,7 +222,7 @@ class Pool:
     def _command(self, worker: _Worker, task: Task) -> None:
         worker.task, worker.n, worker.used = task, next(self._numbers), True
         worker.began = time.monotonic()
-        worker.stage, worker.what = "", ""
+        worker.stage, worker.what, worker.checks = "", "", {}
         self._allow(worker, task.timeout)
         worker.process.tail.clear()
         limits = {"timeout": task.timeout, "import_timeout": task.import_timeout}
@@ -270,29 +275,42 @@ class Pool:
                     self._selector.unregister(worker.process.output)
                 continue
             try:
-                events = worker.process.read_events()
-            except ProtocolError as error:
-                self._lost(worker, Crash(cause="protocol", message=str(error)))
-                continue
-            if events is None:
+                self._hear(worker)
+            except EOFError:
                 self._selector.unregister(worker.process.events)
                 self._gone(worker)
-            for event in events or ():
-                self._event(worker, event)
         now = time.monotonic()
         for worker in list(self._workers):
             self._watch(worker, now)
 
     def _watch(self, worker: _Worker, now: float) -> None:
         if worker.process.popen.poll() is not None:
-            for event in _last_events(worker.process):
-                self._event(worker, event)
+            self._hear_all(worker)
             if worker in self._workers:
                 self._gone(worker)
         elif now > worker.deadline:
-            self._late(worker)
+            self._hear_all(worker)
+            if worker in self._workers and now > worker.deadline:
+                self._late(worker)
         elif (limit := self._options.memory_limit) and machine.resident_bytes(worker.process.pid) > limit:
             self._lost(worker, Crash(cause="memory", limit=machine.bytes_text(limit)))
+
+    def _hear(self, worker: _Worker) -> bool:
+        """Take what the worker said; False where it said nothing. Raises `EOFError` where it closed its pipe."""
+        events = worker.process.read_events()
+        try:
+            for event in events or ():
+                self._event(worker, event)
+        except ProtocolError as error:
+            if worker in self._workers:
+                self._lost(worker, Crash(cause="protocol", message=str(error)))
+        return events is not None
+
+    def _hear_all(self, worker: _Worker) -> None:
+        """Take all that the worker said so far."""
+        with contextlib.suppress(EOFError):
+            while worker in self._workers and self._hear(worker):
+                pass
 
     def _event(self, worker: _Worker, event: Message) -> None:
         kind = event.get("event")
@@ -305,6 +323,9 @@ class Pool:
             return
         elif kind == "stage":
             self._stage(worker, worker.task, str(event.get("stage", "")), str(event.get("what", "")))
+        elif kind == "check":
+            result = event["result"]
+            worker.checks[result["check"]] = result
         elif kind == "reply":
             self._reply(worker, worker.task, event)
 
@@ -365,21 +386,19 @@ class Pool:
             raise UsageError(_could_not_start(self._options.launch.python, crash))
         if worker.task is not None:
             seconds = time.monotonic() - worker.began
-            self._ended.append(
-                Ended(task=worker.task, crash=crash, seconds=seconds, what=worker.what, lane=worker.lane.name)
+            ended = Ended(
+                task=worker.task,
+                crash=crash,
+                checks=tuple(worker.checks.values()),
+                seconds=seconds,
+                what=worker.what,
+                lane=worker.lane.name,
             )
+            self._ended.append(ended)
         elif worker.pending is not None:
             self._ended.append(replace(worker.pending, crash=crash))
         elif worker.closing:
             self.bad_exits.append(BadExit(crash=crash, suspects=tuple(worker.suspects)))
-
-
-def _last_events(process: WorkerProcess) -> list[Message]:
-    events: list[Message] = []
-    with contextlib.suppress(ProtocolError):
-        while batch := process.read_events():
-            events += batch
-    return events
 
 
 def _could_not_start(python: str, crash: Crash) -> str:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -47,12 +48,15 @@ class WorkerProcess:
             self.tail.feed(data)
         return data != b""
 
-    def read_events(self) -> list[Message] | None:
-        """The events that arrived; None at the end of the stream. Raises `ProtocolError`."""
+    def read_events(self) -> Iterator[Message] | None:
+        """The events that arrived, None where there are none; going through them may raise `ProtocolError`.
+
+        Raises `EOFError` at the end of the stream.
+        """
         data = _read(self.events, 1 << 20)
         if data == b"":
-            return None
-        return list(self.reader.feed(data)) if data else []
+            raise EOFError
+        return self.reader.feed(data) if data else None
 
     def kill(self) -> int:
         """End the worker and everything that it started, take its last output, and return its exit status."""

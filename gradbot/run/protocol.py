@@ -12,6 +12,9 @@ Commands (key `do`)
 Events (key `event`)
     ready     the worker has its libraries; `environment` and `devices` describe where it runs
     stage     what comes next: "import", "inputs", "forward", "backward" or a check's name; `what` says of which thing
+    check     a check of the case came to a `result`, an encoded `CheckResult`: sent before the next one begins, so that
+              it is kept should the process die, hang or break the protocol later. A later one for the same check takes
+              its place, and a reply takes the place of all
     reply     the command is done; `body` is its result. `altered`: names of the standard library that an import
               replaced; `exit_handlers`: exit handlers were registered; `retire`: this process is not to be used again
 """
@@ -52,7 +55,7 @@ class EventReader:
         self._size = 0
 
     def feed(self, data: bytes) -> Iterator[Message]:
-        """The events that `data` completes."""
+        """The events that `data` completes, one by one: those before what is refused are the worker's own."""
         *lines, rest = data.split(b"\n")
         for line in lines:
             self._parts.append(line)

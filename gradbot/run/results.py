@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from gradbot import codec, messages
-from gradbot.model import Attempts, Case, CaseResult, Crash, Discovery, Note, Outcome, TargetKind
+from gradbot.model import Attempts, Case, CaseResult, CheckResult, Crash, Discovery, Note, Outcome, TargetKind
 from gradbot.plan import Plan, estimates
 from gradbot.run.collecting import Collected
 from gradbot.run.journal import Journal
@@ -95,7 +95,8 @@ class Results:
         case = codec.decode(ended.task.message["case"], Case)
         run = self._options.run
         if ended.crash is not None:
-            result = _died(case, ended.crash)
+            checks = tuple(codec.decode(each, CheckResult) for each in ended.checks)
+            result = _died(case, ended.crash, checks)
         else:
             assert ended.reply is not None
             body = ended.reply["body"]
@@ -143,9 +144,10 @@ class Results:
             self.notes.append(Note(code="worker_exit", details={"message": messages.crash_text(death.crash)}))
 
 
-def _died(case: Case, crash: Crash) -> CaseResult:
+def _died(case: Case, crash: Crash, checks: tuple[CheckResult, ...] = ()) -> CaseResult:
+    """A case that ended with its process. `checks` are those that it had finished before."""
     outcome = Outcome.TIMED_OUT if crash.cause == "timeout" else Outcome.CRASHED
-    return CaseResult(case=case, outcome=outcome, crash=crash)
+    return CaseResult(case=case, outcome=outcome, crash=crash, checks=checks)
 
 
 def _broken(case: Case, body: Mapping[str, Any], ended: Ended) -> CaseResult:

@@ -24,10 +24,11 @@ def settle(result: CaseResult, root: Path, selects_rule: Callable[[str], bool]) 
     """The result with POSIX paths relative to `root` where they lie in it, and only with findings of selected rules.
 
     A check whose errors are all of ignored rules counts as skipped, with the reason: it was made, and what it found
-    is not to count.
+    is not to count. A case that crashed, or whose outcome is not that of a check, ended so whatever its checks found.
     """
     checks = tuple(_selected(_placed(check, root), selects_rule) for check in result.checks)
-    changed = any(new.outcome is not old.outcome for new, old in zip(checks, result.checks, strict=True))
+    by_checks = result.crash is None and any(each.outcome is result.outcome for each in result.checks)
+    changed = by_checks and any(new.outcome is not old.outcome for new, old in zip(checks, result.checks, strict=True))
     outcome = min((each.outcome for each in checks), key=_WORST_FIRST.index) if changed else result.outcome
     return replace(result, checks=checks, outcome=outcome, location=relative(result.location, root))
 

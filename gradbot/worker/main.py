@@ -15,11 +15,11 @@ from typing import Any
 from gradbot import codec
 from gradbot.config import Config
 from gradbot.errors import ExplainedError
-from gradbot.model import Case, CaseResult, Crash, Discovery, Outcome, SourceModule
+from gradbot.model import Case, CaseResult, CheckResult, Crash, Discovery, Outcome, SourceModule
 from gradbot.run.launch import DEVICE_VARIABLE
 from gradbot.worker.limits import die_with_parent, limit_memory, no_core_files
 from gradbot.worker.recordings import as_stale, stale
-from gradbot.worker.serve import Body, Stage, serve
+from gradbot.worker.serve import Body, Turn, serve
 from gradbot.worker.wire import Wire
 
 _OUT_OF_MEMORY = ("can't allocate memory", "MemoryError", "out of memory", "Cannot allocate memory")
@@ -70,22 +70,22 @@ class _Worker:
     def __init__(self, memory_limit: int) -> None:
         self._memory_limit = memory_limit
 
-    def handle(self, command: Mapping[str, Any], stage: Stage) -> Body:
+    def handle(self, command: Mapping[str, Any], turn: Turn) -> Body:
         """The answer to a command. Whatever goes wrong in gradbot itself is an answer too."""
         try:
             if command["do"] == "collect":
-                return _collect(command, stage)
-            return self._case(command, stage)
+                return _collect(command, turn)
+            return self._case(command, turn)
         except BaseException as error:  # noqa: BLE001  user code may raise anything, also KeyboardInterrupt
             return {"broken": _described(error), "retire": True}
 
-    def _case(self, command: Mapping[str, Any], stage: Stage) -> Body:
+    def _case(self, command: Mapping[str, Any], turn: Turn) -> Body:
         from gradbot import inputs
         from gradbot.discover.runtime import import_source
         from gradbot.engine.isolation import preserved
 
         case, root = codec.decode(command["case"], Case), Path(command["root"])
-        told = _Told(stage)
+        told = _Told(turn)
         try:
             with preserved():
                 told("import", case.target)
@@ -99,7 +99,7 @@ class _Worker:
                     _ask_for_determinism()
                 result = replace(_check(settled, loaded, told), case=settled)
         except BaseException as error:  # noqa: BLE001
-            result = _errored(case, error, told.last)
+            result = _errored(case, error, told)
         result = self._explained(result)
         return {"result": codec.encode(result), "retire": result.crash is not None and result.crash.cause == "memory"}
 
@@ -137,26 +137,31 @@ def _any(parts: tuple[str, ...], texts: list[str]) -> bool:
 
 
 class _Told:
-    """Passes stages on and remembers the last one."""
+    """Passes on stages and the results of checks; remembers the last stage, and the last result of each check."""
 
-    def __init__(self, stage: Stage) -> None:
-        self._stage = stage
+    def __init__(self, turn: Turn) -> None:
+        self._turn = turn
         self.last = ""
+        self.checks: dict[str, CheckResult] = {}
 
     def __call__(self, stage: str, what: str = "") -> None:
         self.last = stage
-        self._stage(stage, what)
+        self._turn.stage(stage, what)
+
+    def check(self, result: CheckResult) -> None:
+        self.checks[result.check] = result
+        self._turn.check(codec.encode(result))
 
 
-def _collect(command: Mapping[str, Any], stage: Stage) -> Body:
+def _collect(command: Mapping[str, Any], turn: Turn) -> Body:
     from gradbot import inputs
     from gradbot.discover import runtime
 
     root = Path(command["root"])
     config = codec.decode(command["config"], Config)
     static = codec.decode(command["discovery"], Discovery)
-    found = runtime.discover(static, root, on_import=lambda module: stage("import", module.name))
-    stage("inputs")
+    found = runtime.discover(static, root, on_import=lambda module: turn.stage("import", module.name))
+    turn.stage("inputs")
     request = inputs.Request(
         root=root,
         config=config,
@@ -164,7 +169,7 @@ def _collect(command: Mapping[str, Any], stage: Stage) -> Body:
         case_files=found.case_files,
         declared=found.declared,
         modules=frozenset(module.name for module in found.modules),
-        on_stage=stage,
+        on_stage=turn.stage,
         skip=frozenset(command["skip"]),
     )
     collected = inputs.collect(request)
@@ -203,26 +208,31 @@ def _check(case: Case, loaded: Any, told: _Told) -> CaseResult:
         op=loaded.op,
         references=loaded.references,
         on_stage=told,
+        on_check=told.check,
     )
 
 
-def _errored(case: Case, error: BaseException, stage: str) -> CaseResult:
-    """User code raised where the engine does not look: at import, while inputs are made, or what no one catches."""
+def _errored(case: Case, error: BaseException, told: _Told) -> CaseResult:
+    """User code raised where the engine does not look: at import, while inputs are made, or what no one catches.
+
+    The checks that were made before keep their results.
+    """
     from gradbot.inputs.source import StaleRecordingError
 
     message = _described(error)
     crash = Crash(
         cause="exception",
         exit_code=error.code if isinstance(error, SystemExit) and isinstance(error.code, int) else None,
-        stage=stage,
+        stage=told.last,
         message=message,
     )
-    details = {"stage": stage, "message": message}
+    details = {"stage": told.last, "message": message}
+    errored = CaseResult(case=case, outcome=Outcome.ERRORED, checks=tuple(told.checks.values()), details=details)
     if isinstance(error, StaleRecordingError):
-        return as_stale(CaseResult(case=case, outcome=Outcome.ERRORED), message)
+        return as_stale(errored, message)
     if _is_ours(error):
-        return CaseResult(case=case, outcome=Outcome.ERRORED, reason="internal_error", details=details)
-    return CaseResult(case=case, outcome=Outcome.ERRORED, reason="user_error", details=details, crash=crash)
+        return replace(errored, reason="internal_error")
+    return replace(errored, reason="user_error", crash=crash)
 
 
 def _is_ours(error: BaseException) -> bool:

@@ -15,13 +15,17 @@ from gradbot.worker.wire import Wire
 Body = Mapping[str, Any]
 
 
-class Stage(Protocol):
-    """Says what comes next: "import", "inputs", "forward", "backward" or a check's name, and of which thing."""
+class Turn(Protocol):
+    """What a command may say while it is done."""
 
-    def __call__(self, stage: str, what: str = "") -> None: ...
+    def stage(self, stage: str, what: str = "") -> None:
+        """What comes next: "import", "inputs", "forward", "backward" or a check's name, and of which thing."""
+
+    def check(self, result: Body) -> None:
+        """Hand over the result of a check, encoded: it is kept should the process die later."""
 
 
-Handler = Callable[[Mapping[str, Any], Stage], Body]
+Handler = Callable[[Mapping[str, Any], Turn], Body]
 
 
 def serve(wire: Wire, handle: Handler) -> None:
@@ -38,7 +42,7 @@ def serve(wire: Wire, handle: Handler) -> None:
                 return
             exit_process(0)
         turn = _Turn(wire, restorer, take(state), command)
-        body = handle(command, turn.stage)
+        body = handle(command, turn)
         faulthandler.cancel_dump_traceback_later()
         state = turn.end(body)
 
@@ -64,6 +68,9 @@ class _Turn:
             _watch(self._timeout if self._importing else self._import_timeout)
         self._importing = stage == "import"
         self._wire.send("stage", stage=stage, what=what)
+
+    def check(self, result: Body) -> None:
+        self._wire.send("check", result=result)
 
     def end(self, body: Body) -> State:
         """Put the process back and answer; returns the state that it is in."""

@@ -17,6 +17,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -67,12 +68,16 @@ def deadline(seconds: float) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
+def operators(dtype: torch.dtype) -> list[Any]:
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    return [op for op in op_db if dtype in op.dtypes and torch.float64 in op.dtypes and op.supports_autograd]
+
+
 def samples(
     dtype: torch.dtype, most: int, seed: int
 ) -> Iterator[tuple[str, Callable[..., object], tuple[object, ...], dict[str, object]]]:
-    from torch.testing._internal.common_methods_invocations import op_db
-
-    chosen = [op for op in op_db if dtype in op.dtypes and torch.float64 in op.dtypes and op.supports_autograd]
+    chosen = operators(dtype)
     random.Random(0).shuffle(chosen)
     for op in chosen[:most]:
         torch.manual_seed(seed)
@@ -117,12 +122,13 @@ def verdicts(prepared: Prepared, seed: int) -> dict[str, Verdict]:
     return found
 
 
-def run(dtype: torch.dtype, most: int, seeds: int, verbose: bool) -> dict[tuple[str, str], Counter[str]]:
+def run(dtype: torch.dtype, options: argparse.Namespace) -> dict[tuple[str, str], Counter[str]]:
     """Counts of verdicts by (way, "correct" or "faulty")."""
     counts: dict[tuple[str, str], Counter[str]] = {}
-    settings = CheckSettings()
-    for seed in range(seeds):
-        for name, func, args, kwargs in samples(dtype, most, seed):
+    settings, verbose = CheckSettings(), options.verbose
+    faults = {} if options.no_faults else FAULTS
+    for seed in range(options.seeds):
+        for name, func, args, kwargs in samples(dtype, options.ops, seed):
             try:
                 with deadline(SECONDS):
                     prepared = prepare(func, args, kwargs, seed=seed)
@@ -136,12 +142,14 @@ def run(dtype: torch.dtype, most: int, seeds: int, verbose: bool) -> dict[tuple[
                         continue
                     for way, verdict in verdicts(prepared, seed).items():
                         counts.setdefault((way, "correct"), Counter())[verdict.value] += 1
-                        if verdict is Verdict.DIFFER and verbose:
-                            print("FALSE", dtype, way, name, seed, flush=True)
+                        if verdict is not Verdict.AGREE and verbose:
+                            print(
+                                "FALSE" if verdict is Verdict.DIFFER else "UNSURE", dtype, way, name, seed, flush=True
+                            )
                     clean = prepared.problem.linearize()
                     cotangents = [torch.randn_like(each) for each in clean.outputs]
                     before = clean.vjp(cotangents)
-                    for fault, bend in FAULTS.items():
+                    for fault, bend in faults.items():
                         wrong = prepare(broken(func, bend), args, kwargs, seed=seed)
                         if not changes(before, wrong, cotangents):
                             continue
@@ -169,7 +177,9 @@ def changes(before: tuple[Tensor | None, ...], wrong: Prepared, cotangents: list
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--ops", type=int, default=150)
+    parser.add_argument("--ops", type=int, default=10_000)
+    parser.add_argument("--dtypes", nargs="+", default=["float32", "float16", "bfloat16"])
+    parser.add_argument("--no-faults", action="store_true")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--verbose", action="store_true")
@@ -179,8 +189,8 @@ def main() -> None:
     lines = [
         "# Low precision: verdicts over operator samples",
         "",
-        f"First sample of {options.ops} operators drawn from those of torch {torch.__version__.split('+')[0]}, "
-        f"{options.seeds} seed(s), CPU.",
+        f"First sample of {min(options.ops, len(operators(torch.float32)))} operators of torch "
+        f"{torch.__version__.split('+')[0]}, {options.seeds} seed(s), CPU.",
         "Correct: the gradient passes in float64. Faulty: one of "
         + ", ".join(FAULTS)
         + " on the first input, where that moves the gradient by 40% or more.",
@@ -189,9 +199,9 @@ def main() -> None:
         "| dtype | way | of | agree | unsure | differ |",
         "|---|---|---|---|---|---|",
     ]
-    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+    for dtype in (getattr(torch, each) for each in options.dtypes):
         start = time.perf_counter()
-        counts = run(dtype, options.ops, options.seeds, options.verbose)
+        counts = run(dtype, options)
         for (way, truth), seen in sorted(counts.items()):
             total = sum(seen.values())
             cells = [f"{seen[each]} ({seen[each] / total:.1%})" for each in ("agree", "unsure", "differ")]

@@ -1,11 +1,14 @@
 """What recording a package's own tests gives: targets discovered, with usable inputs, and the verdicts on them.
 
-    python tests/benchmarks/recording.py PACKAGE=PATH_OF_ITS_TESTS [...] [--seconds 300] [--runs 0] [-k WHICH] [--check]
+    python tests/benchmarks/recording.py PACKAGE=PATH[,PATH...] [...] [--seconds 300] [--runs 0] [-k WHICH] [--check]
 
-Run it in an environment that has the packages and gradbot. Each package's tests are recorded, interrupted after
-`--seconds`, and `gradbot check` runs on what was recorded. With `--runs` they also run so often plain: whether pytest's
-outcomes are the same is printed, and the slowdown as the ratio of the least processor times. With `--check`, calls are
-also checked in place, which reaches those whose arguments cannot be written down.
+Run it in an environment that has the packages and gradbot. Each path of a package's tests is recorded, interrupted
+after `--seconds`, and `gradbot check` runs on what all of them recorded. With `--runs` they also run so often plain:
+whether pytest's outcomes are the same is printed, and the slowdown as the ratio of the least processor times. With
+`--check`, calls are also checked in place, which reaches those whose arguments cannot be written down.
+
+A target has usable inputs if one of its cases came to a verdict on the gradient: right, wrong, or inconclusive at the
+point. Cases that were skipped, whose forward raises, or that ended before their time, do not count.
 """
 
 from __future__ import annotations
@@ -41,30 +44,34 @@ def outcomes(text: str) -> str:
     )
 
 
-def measure(package: str, tests: Path, seconds: float, runs: int, expression: str, *, in_place: bool) -> dict[str, Any]:
+def measure(
+    package: str, paths: list[Path], seconds: float, runs: int, expression: str, *, in_place: bool
+) -> dict[str, Any]:
     """The row of one package."""
     folder = Path(tempfile.mkdtemp(prefix="gradbot-recording-"))
-    limit = ["timeout", "-s", "INT", "-k", "60", f"{seconds:g}"]
-    pytest = [*limit, sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", str(tests)]
-    pytest += ["-k", expression] if expression else []
-    gradbot = [sys.executable, "-m", "gradbot"]
-    cases = ["--dir", str(folder / "cases"), "--prune", *(["--check"] if in_place else [])]
-    where = tests if tests.is_dir() else tests.parent
     (folder / "gradbot.toml").write_text('recorded = "cases"\n')
-    plain, recorded = [], []
-    for _ in range(max(1, runs)):
-        plain += [run(pytest, where)] if runs else []
-        recorded.append(run([*gradbot, "record", "-p", package, *cases, "--", *pytest], where))
+    gradbot = [sys.executable, "-m", "gradbot"]
+    cases = ["--dir", str(folder / "cases"), *(["--check"] if in_place else [])]
+    plain, recorded, results = [], [], []
+    for path in paths:
+        where = path if path.is_dir() else path.parent
+        pytest = ["timeout", "-s", "INT", "-k", "60", f"{seconds:g}", sys.executable, "-m", "pytest", "-q"]
+        pytest += ["-p", "no:cacheprovider", "-p", "no:xdist", str(path), *(["-k", expression] if expression else [])]
+        for _ in range(max(1, runs)):
+            plain += [run(pytest, where)] if runs else []
+            recorded.append(run([*gradbot, "record", "-p", package, *cases, "--", *pytest], where))
+        if in_place:
+            results += read(where / ".gradbot" / "report.json").get("results", [])
     options = ["--json", str(folder / "report.json"), "-q", "--retries", "0"]
     run([*gradbot, "check", package, *options], folder)
     report = read(folder / "report.json")
-    if in_place:
-        report["results"] = [*report.get("results", []), *read(where / ".gradbot" / "report.json").get("results", [])]
+    report["results"] = [*report.get("results", []), *results]
+    (folder / "all.json").write_text(json.dumps(report))
     return {
-        "plain": outcomes(plain[-1][0]) if plain else "",
-        "recorded": outcomes(recorded[-1][0]),
+        "plain": [outcomes(text) for text, _ in plain],
+        "recorded": [outcomes(text) for text, _ in recorded],
         "slowdown": min(each[1] for each in recorded) / min(each[1] for each in plain) if plain else 0.0,
-        "said": [line for line in recorded[-1][0].splitlines() if line.startswith(("gradbot:", "  not "))],
+        "said": [line for text, _ in recorded for line in text.splitlines() if line.startswith(("gradbot:", "  not "))],
         **verdicts(report),
         "folder": str(folder),
     }
@@ -76,45 +83,55 @@ def read(path: Path) -> dict[str, Any]:
     return found
 
 
+BAD = {"failed", "errored", "crashed", "timed_out"}
+
+
 def verdicts(report: dict[str, Any]) -> dict[str, Any]:
     """Counts of Functions and ops of the package, and how they stand."""
     targets = {each["id"] for each in report.get("targets", []) if each["kind"] != "callable"}
-    states: dict[str, set[str]] = {}
+    usable: set[str] = set()
+    failed: dict[str, set[str]] = {}
     for result in report.get("results", []):
-        if result["outcome"] not in ("skipped",):
-            states.setdefault(result["case"]["target"], set()).add(result["outcome"])
+        target = result["case"]["target"]
+        if result["outcome"] not in ("skipped", "crashed", "timed_out") and result.get("reason") != "user_error":
+            usable.add(target)
+        if result["outcome"] in BAD:
+            kinds = {finding["kind"] for check in result.get("checks", []) for finding in check.get("findings", [])}
+            failed.setdefault(target, set()).update(kinds or {result["outcome"]})
     return {
         "targets": len(targets),
-        "usable": len(targets & states.keys()),
+        "usable": len(targets & usable),
         "cases": Counter(result["outcome"] for result in report.get("results", [])),
-        "failed": sorted(
-            name for name, found in states.items() if found & {"failed", "errored", "crashed", "timed_out"}
-        ),
-        "without": sorted(targets - states.keys()),
+        "failed": [f"{name} ({', '.join(sorted(kinds))})" for name, kinds in sorted(failed.items())],
+        "without": sorted(targets - usable),
     }
 
 
 def main() -> None:
     """Print one block a package."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("suites", nargs="+", metavar="PACKAGE=PATH")
+    parser.add_argument("suites", nargs="+", metavar="PACKAGE=PATH[,PATH...]")
     parser.add_argument("--seconds", type=float, default=300.0)
     parser.add_argument("--runs", type=int, default=0)
     parser.add_argument("-k", dest="expression", default="")
     parser.add_argument("--check", action="store_true")
     arguments = parser.parse_args()
     for suite in arguments.suites:
-        package, _, path = suite.partition("=")
-        tests, runs, expression = Path(path).resolve(), arguments.runs, arguments.expression
+        package, _, paths = suite.partition("=")
+        tests, runs, expression = (
+            [Path(path).resolve() for path in paths.split(",")],
+            arguments.runs,
+            arguments.expression,
+        )
         row = measure(package, tests, arguments.seconds, runs, expression, in_place=arguments.check)
         print(f"{package}: {row['usable']} of {row['targets']} targets have usable inputs")
-        print(f"  suite: {row['recorded']}")
+        print(f"  suite: {'; '.join(row['recorded'])}")
         if arguments.runs:
-            same = "the same" if row["plain"] == row["recorded"] else f"OTHERS: {row['plain']}"
+            same = "the same" if row["plain"] == row["recorded"] else f"OTHERS: {'; '.join(row['plain'])}"
             print(f"  without recording: {same}; recording takes {row['slowdown']:.2f} x the processor time")
         print("".join(f"  {line}\n" for line in row["said"]), end="")
         print(f"  cases: {dict(row['cases'])}")
-        print(f"  failing: {', '.join(row['failed']) or 'none'}")
+        print(f"  failing: {'; '.join(row['failed']) or 'none'}")
         print(f"  without inputs: {', '.join(row['without']) or 'none'}")
         print(f"  kept in {row['folder']}", flush=True)
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gradbot.worker.limits import die_with_parent, limit_memory, no_core_files
-from gradbot.worker.serve import Stage, serve
+from gradbot.worker.serve import Turn, serve
 from gradbot.worker.wire import Wire
 
 
@@ -27,13 +27,13 @@ def main(commands: str, events: str, token: str, memory_limit: str = "0") -> Non
     serve(wire, handle)
 
 
-def handle(command: Mapping[str, Any], stage: Stage) -> Mapping[str, Any]:
+def handle(command: Mapping[str, Any], turn: Turn) -> Mapping[str, Any]:
     """Run the code; its variable `value` is the answer."""
-    scope: dict[str, Any] = {"stage": stage}
+    scope: dict[str, Any] = {"stage": turn.stage, "check": turn.check}
     try:
-        stage("import", "module")
+        turn.stage("import", "module")
         exec(command.get("imports", ""), scope)
-        stage("forward")
+        turn.stage("forward")
         exec(command["code"], scope)
         return {"value": scope.get("value", "done")}
     except BaseException as error:

@@ -18,6 +18,9 @@ from gradbot.engine.directional import UNIT_ROUNDOFF, Point, flat, problem_at, s
 from gradbot.engine.problem import Problem
 
 ROUNDINGS, MOVES = 16.0, 6.0
+SHARED = 0.4
+"""Of the typical size of a gradient: what every element may be off by for values that were rounded before they were
+saved, as 1 - tanh² is where tanh is next to one."""
 JITTERS = 3
 SIGNS = 6
 DRAWS = 3
@@ -122,7 +125,7 @@ def _judge(
         typical = float(size.nan_to_num(0.0, 0.0).square().mean().sqrt())
         moves = torch.stack([each[index] - truth for each in moved]).abs().amax(0)
         stored = UNIT_ROUNDOFF.get(mine.problem.inputs[index].dtype, roundoff)
-        bar = ROUNDINGS * (roundoff * (size + 0.05 * typical) + stored * truth.abs()) + MOVES * moves
+        bar = ROUNDINGS * (roundoff * (size + SHARED * typical) + stored * truth.abs()) + MOVES * moves
         smallest = max(_smallest(mine.problem.inputs[index].dtype), atol or 0.0)
         allowed = torch.maximum(bar, tolerated * (size + 0.05 * typical)) + smallest
         gap = (gradient - truth).abs()

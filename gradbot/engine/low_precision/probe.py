@@ -9,7 +9,7 @@ that the dtype allows, a failure two steps that see it and numerics that agree w
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -24,11 +24,13 @@ STEPS = {
     2.0**-53: (2.0**-12, 2.0**-16, 2.0**-9),
     2.0**-24: (2.0**-6, 2.0**-9, 2.0**-12, 2.0**-4),
     2.0**-11: (2.0**-3, 2.0**-5, 2.0**-2),
-    2.0**-8: (2.0**-2, 2.0**-4, 2.0**-1),
+    2.0**-8: (2.0**-2, 2.0**-4, 2.0**-5, 2.0**-1),
 }
+_WIDE_STEPS = (2.0, 8.0)
+"""For an input that hardly moves the outputs: along one that they are linear in no step is too wide."""
 RESOLUTION = {2.0**-53: 1e-4, 2.0**-24: 0.02, 2.0**-11: 0.1, 2.0**-8: 0.25}
 DIRECTIONS, COTANGENTS = 4, 4
-NOISES = 5.0
+NOISES, BACKWARD_NOISES = 5.0, 2.0
 MOST_WEIGHT = {2.0**-53: 1e12, 2.0**-24: 1e6, 2.0**-11: 64.0, 2.0**-8: 1e6}
 COVERED = 0.9
 _TINY = 1e-300
@@ -36,13 +38,17 @@ _TINY = 1e-300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Look:
-    """What one step length says. `worst` is the cotangent that disagreed most, with its gradients."""
+    """What one step length says. `worst` is the cotangent that disagreed most, with its gradients.
+
+    `dim_inputs` are those whose own part of the derivative drowns beside that of the others.
+    """
 
     ratio: float
     resolution: float
     coverage: float
     worst: tuple[Tensor, tuple[Tensor, ...]] | None = None
     undefined: bool = False
+    dim_inputs: frozenset[int] = frozenset()
 
     @property
     def differs(self) -> bool:
@@ -55,10 +61,30 @@ def compare_by_probe(problem: Problem, seed: int = 0, roundoff: float | None = N
     `roundoff` is that of the arithmetic inside, where it is coarser than that of inputs and outputs.
     """
     point = Point.of(problem)
-    generator = torch.Generator().manual_seed(seed)
     level = max(point.unit_roundoff, roundoff or 0.0)
+    generator = torch.Generator().manual_seed(seed)
+    if not len(point.values) or not any(each.numel() for each in point.inputs):
+        return Comparison(verdict=Verdict.AGREE, method="noise-aware probe", coverage=1.0)
+    comparison = _compare(point, level, generator)
+    if comparison.verdict is not Verdict.UNSURE:
+        return comparison
+    # relative to its own size no step crosses zero, where so many functions have a kink, a pole or their end
+    relative = _compare(replace(point, scales=tuple(_own_size(each) for each in point.inputs)), level, generator)
+    return comparison if relative.verdict is Verdict.UNSURE else relative
+
+
+def _own_size(values: Tensor) -> Tensor:
+    size = values.abs()
+    return size.clamp_min(2.0**-6 * float(size.square().mean().sqrt()) or 1.0) if values.numel() else size
+
+
+def _compare(point: Point, level: float, generator: torch.Generator) -> Comparison:
     verdict, looks = _ladder(point, None, level, generator)
     indices = range(len(point.inputs))
+    if verdict is Verdict.AGREE and len(point.inputs) > 1:
+        # agreement of all together says nothing of an input that hardly takes part in it
+        dim = [_ladder(point, index, level, generator) for index in sorted(looks[-1].dim_inputs)]
+        verdict = Verdict.AGREE if all(one is Verdict.AGREE for one, _ in dim) else Verdict.UNSURE
     wrong: tuple[int, ...] = tuple(indices) if verdict is Verdict.DIFFER and len(point.inputs) == 1 else ()
     if verdict is not Verdict.AGREE and len(point.inputs) > 1:
         each = [_ladder(point, index, level, generator) for index in indices]
@@ -118,9 +144,13 @@ def _ladder(point: Point, only: int | None, roundoff: float, generator: torch.Ge
             differing.append(look)
     if precise and not differing:
         return Verdict.AGREE, looks
+    if only is not None and not differing:
+        looks += [_look(point, step, only, roundoff, generator) for step in _WIDE_STEPS]
+        if any(not look.differs and look.resolution <= needed and look.coverage >= COVERED for look in looks):
+            return Verdict.AGREE, looks
     if len(differing) >= 2 and not precise:
         worst = differing[-1].worst
-        if worst is not None and _consistent(point, sorted(steps)[:2], only, worst, generator):
+        if worst is not None and _consistent(point, [steps[0], steps[1]], only, worst, generator):
             return Verdict.DIFFER, looks
     return Verdict.UNSURE, looks
 
@@ -140,12 +170,12 @@ def _look(point: Point, step: float, only: int | None, roundoff: float, generato
     five, three, fourth = (torch.where(finite, each, 0.0) for each in (five, three, fourth))
     magnitude = torch.where(finite, point.values.abs(), 0.0)
     noise = noise_of(fourth, magnitude, roundoff)
-    truncation = (five - three).abs()
+    truncation = _truncation(five, three)
     signal = five.abs().mean(0)
     rms = float(magnitude.square().mean().sqrt())
     # A derivative that changes the value by less than a hundredth over its own scale is immaterial at this precision.
     immaterial = step * 1e-2 * magnitude.clamp_min(0.1 * rms) + _TINY
-    bar = 0.95 * NOISES * noise + 0.5 * truncation.amax(0) + _TINY
+    bar = 0.95 * NOISES * noise + truncation.amax(0) + _TINY
     weight = torch.where(finite, 1 / bar, 0.0)
     weight = (weight / weight.max()).clamp_min(1 / MOST_WEIGHT.get(point.unit_roundoff, 1e6)) * finite
     coverage = float((((bar <= 0.5 * signal) | (bar <= immaterial)) & finite).double().mean())
@@ -157,6 +187,7 @@ def _look(point: Point, step: float, only: int | None, roundoff: float, generato
     spread = _backward_noise(point, cotangents, gradients, samples, roundoff, generator)
 
     ratio, worst, resolutions = 0.0, None, []
+    dim = frozenset(range(len(point.inputs)))
     for number, (cotangent, gradient) in enumerate(zip(cotangents, gradients, strict=True)):
         for place, sample in enumerate(samples):
             if number >= COTANGENTS and number - COTANGENTS != place:
@@ -168,9 +199,9 @@ def _look(point: Point, step: float, only: int | None, roundoff: float, generato
             scale = float((cotangent * five[place]).norm())
             allowed = (
                 NOISES * 0.95 * float((cotangent * noise).norm())
-                + 0.5 * abs(float(cotangent @ (five[place] - three[place])))
-                + 0.25 * float((cotangent * truncation[place]).norm())
-                + NOISES * spread * size
+                + abs(float(cotangent @ (torch.sign(five[place] - three[place]) * truncation[place])))
+                + 0.5 * float((cotangent * truncation[place]).norm())
+                + BACKWARD_NOISES * spread * size
                 + _TINY
             )
             reach = max(size, scale)
@@ -181,9 +212,33 @@ def _look(point: Point, step: float, only: int | None, roundoff: float, generato
                 reach = max(reach, abs(numerical))
             else:
                 resolutions.append(0.0 if allowed <= 10 * _TINY else allowed / (reach + _TINY))
+                dim &= _drowned(gradient, sample.taken, allowed)
             if abs(analytical - numerical) / allowed > ratio:
                 ratio, worst = abs(analytical - numerical) / allowed, (cotangent, gradient)
-    return _Look(ratio=ratio, resolution=sorted(resolutions)[len(resolutions) // 2], coverage=coverage, worst=worst)
+    return _Look(
+        ratio=ratio,
+        resolution=sorted(resolutions)[len(resolutions) // 2],
+        coverage=coverage,
+        worst=worst,
+        dim_inputs=dim,
+    )
+
+
+def _drowned(gradient: tuple[Tensor, ...], taken: Direction, allowed: float) -> frozenset[int]:
+    """Inputs of whose part in a directional derivative half could be wrong without being seen."""
+    drowned = set()
+    for index, (own, step) in enumerate(zip(gradient, taken, strict=True)):
+        if step is not None and not allowed <= 0.5 * float((own * step).norm()):
+            drowned.add(index)
+    return frozenset(drowned)
+
+
+def _truncation(five: Tensor, three: Tensor) -> Tensor:
+    """What the five-point formula leaves off: of smooth functions as small a part of what the three-point one does as
+    that is of the derivative; half of it where they are far apart, as at a kink."""
+    gap = (five - three).abs()
+    share = 1.5 * gap / five.abs().clamp_min(_TINY)
+    return gap * share.clamp(0.05, 0.5)
 
 
 def _backward_noise(
