@@ -107,6 +107,10 @@ NOTES: Mapping[str, str] = {
     "worker_exit": "a worker died while it ended, after its cases were done: {message}",
     "discovery": "{message}",
     "requires_grad_assumed": "no input was marked as requiring grad; every floating-point one was checked",
+    "grad_assumed": (
+        "no recorded call had an input that requires grad; assumed of {count} of {of} floating-point inputs, "
+        "those that the backward gives a gradient"
+    ),
     "captured_inputs": "the function captures its inputs by closure; steps were taken in their own memory",
     "bounded": "{done} of {of} variants were tried, as time allowed",
     "not_batched": "{form} could not be tried: {message}",

@@ -130,9 +130,10 @@ def _say(summary: Mapping[str, Any], folder: Path) -> None:
 
 def _report(spool: Path, config: Config, command_line: Sequence[str], found: Discovery) -> int:
     """Write and show what was checked in place; the exit code of its verdict."""
-    results = [codec.loads(path.read_text(), CaseResult) for path in sorted(spool.glob("*.result.json"))]
+    every = [codec.loads(path.read_text(), CaseResult) for path in sorted(spool.glob("*.result.json"))]
+    results = _best_known(every)
     if not results:
-        raise NothingCheckedError("no call whose inputs require grad was seen, so nothing was checked in place")
+        raise NothingCheckedError("no call of a custom Function or op was seen, so nothing was checked in place")
     checked = {result.case.target for result in results}
     report = Report(
         run=Run(tool_version=__version__, command=("record", "--check", "--", *command_line)),
@@ -146,3 +147,13 @@ def _report(spool: Path, config: Config, command_line: Sequence[str], found: Dis
     width = shutil.get_terminal_size((100, 24)).columns
     click.echo(terminal.render(report, width=width, colour=sys.stdout.isatty(), files=(str(path),)))
     return aggregate.verdict(report, str(config.fail_on.value)).exit_code
+
+
+def _best_known(results: Sequence[CaseResult]) -> list[CaseResult]:
+    """Without those for which it was assumed what requires grad, where another call of the target shows it."""
+    shown = {result.case.target for result in results if not _is_assumed(result)}
+    return [result for result in results if result.case.target not in shown or not _is_assumed(result)]
+
+
+def _is_assumed(result: CaseResult) -> bool:
+    return result.case.name.startswith("in-place-assumed-")

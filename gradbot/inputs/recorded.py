@@ -20,11 +20,12 @@ from gradbot.errors import UsageError
 from gradbot.inputs.source import Collected, InputsError, LoadedCase, Request, StaleRecordingError, case_id, renamed
 from gradbot.inputs.targets import resolve, subject_of
 from gradbot.inputs.tensors import dtype_of, prepared, shapes_text
-from gradbot.model import Case, CheckSettings, ImportProblem, InputSource
+from gradbot.model import Case, CheckSettings, ImportProblem, InputSource, Note
+from gradbot.record.assumed import NO_GRADIENT, require_grad
 from gradbot.record.store import TENSORS, Entry, read_target
 from gradbot.record.values import decode_value
 
-_NO_GRAD = "no recorded call of this kind had inputs that require grad, and which of them may is not guessed"
+_NO_GRAD = "no input of this call required grad, and other recorded calls say which may"
 _REFERENCES = ("reference", "surrogate_of", "projection", "invariant")
 
 
@@ -43,23 +44,25 @@ def collect(request: Request) -> Collected:
             continue
         if target not in request.targets or not request.config.selects_target(target):
             continue
+        telling = any(sample["requires_grad"] for sample in samples)
         for sample in samples:
-            for case in _cases(target, sample, shown, request):
+            skip = _NO_GRAD if telling and not sample["requires_grad"] else ""
+            for case in _cases(target, sample, shown, request, skip):
                 case = renamed(case, taken)
                 taken.add(case.id)
                 cases.append(case)
     return Collected(cases=tuple(cases), problems=tuple(problems))
 
 
-def _cases(target: str, sample: Entry, file: str, request: Request) -> Iterator[Case]:
+def _cases(target: str, sample: Entry, file: str, request: Request, skip: str) -> Iterator[Case]:
     options = request.config.settings_for(target)
     name = _name(sample)
     natural = _natural_dtype(sample)
     for device in options.devices:
         for dtype in options.dtypes or (natural,):
             settings = options.settings
-            if not sample["requires_grad"] and not settings.skip:
-                settings = replace(settings, skip=_NO_GRAD)
+            if skip and not settings.skip:
+                settings = replace(settings, skip=skip)
             yield Case(
                 id=case_id(target, name, device, dtype),
                 target=target,
@@ -89,14 +92,19 @@ def load(case: Case, root: Path) -> LoadedCase:
     args, kwargs = _arguments(sample, path)
     dtype = getattr(torch, case.dtype) if case.dtype != dtype_of((args, kwargs)) else None
     args, kwargs = prepared(args, kwargs, dtype=dtype, device=case.device)
+    settings, notes = case.settings, tuple[Note, ...]()
+    if not sample["requires_grad"]:
+        notes = require_grad(subject.func, args, kwargs)
+        settings = settings if notes else replace(settings, skip=NO_GRADIENT)
     return LoadedCase(
         func=subject.func,
         args=args,
         kwargs=kwargs,
-        settings=case.settings,
+        settings=settings,
         function_class=subject.function_class,
         op=subject.op,
         references=_references(case.settings, root),
+        notes=notes,
     )
 
 

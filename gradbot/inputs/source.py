@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradbot.config import Config
 from gradbot.errors import ExplainedError
-from gradbot.model import Case, CheckSettings, ImportProblem, Target
+from gradbot.model import Case, CheckSettings, ImportProblem, Note, Target
 
 if TYPE_CHECKING:
     from gradbot.engine.references import References
@@ -93,7 +93,10 @@ def renamed(case: Case, taken: Collection[str]) -> Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadedCase:
-    """What is called: `func(*args, **kwargs)`. `function_class` or `op` where the target is one."""
+    """What is called: `func(*args, **kwargs)`. `function_class` or `op` where the target is one.
+
+    With `settings.skip` nothing is called: only the inputs themselves could tell that. `notes` are on the inputs.
+    """
 
     func: Callable[..., Any]
     args: tuple[Any, ...]
@@ -102,3 +105,4 @@ class LoadedCase:
     function_class: type | None = None
     op: Any = None
     references: References
+    notes: tuple[Note, ...] = ()

@@ -23,10 +23,15 @@ import torch
 from torch import Tensor
 
 from gradbot import codec
-from gradbot.model import Case, CaseResult, CheckSettings, Crash, InputSource, Outcome
+from gradbot.model import Case, CaseResult, CheckSettings, Crash, InputSource, Note, Outcome
+from gradbot.record.assumed import NO_GRADIENT, require_grad
+from gradbot.record.signature import signature, wants_grad
 from gradbot.record.spool import InPlace
 
 SECONDS = 60.0
+
+ASSUMED_PER_TARGET = 2
+"""Checks of calls of which no input requires grad; they count only where no other call of the target is seen."""
 
 
 def checker(
@@ -36,15 +41,17 @@ def checker(
 
     The suite waits meanwhile, so no target gets more than `limit_per_target` checks or about `seconds_per_target`.
     """
-    counts: dict[str, int] = {}
-    spent: dict[str, float] = {}
+    counts: dict[tuple[str, bool], int] = {}
+    spent: dict[tuple[str, bool], float] = {}
 
     def check(target: str, cls: type | None, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        index, start = counts.get(target, 0), time.monotonic()
-        if index >= limit_per_target or spent.get(target, 0.0) >= seconds_per_target or not hasattr(os, "fork"):
+        assumed = not wants_grad(signature(args, kwargs))
+        key, limit = (target, assumed), ASSUMED_PER_TARGET if assumed else limit_per_target
+        index, start = counts.get(key, 0), time.monotonic()
+        if index >= limit or spent.get(key, 0.0) >= seconds_per_target or not hasattr(os, "fork"):
             return
-        counts[target] = index + 1
-        case = _case(target, index)
+        counts[key] = index + 1
+        case = _case(target, index, assumed=assumed)
         path = folder / f"{uuid.uuid4().hex}.result.json"
         result = _attempt(case, cls, args, kwargs, path, seconds, widen=True)
         if result.outcome is Outcome.ERRORED or result.reason == "user_error":
@@ -52,14 +59,14 @@ def checker(
             again = _attempt(_as_called(case, args, kwargs), cls, args, kwargs, path, seconds, widen=False)
             result = again if again.outcome is not Outcome.ERRORED else result
         path.write_text(codec.dumps(result), encoding="utf-8")
-        spent[target] = spent.get(target, 0.0) + time.monotonic() - start
+        spent[key] = spent.get(key, 0.0) + time.monotonic() - start
 
     return check
 
 
-def _case(target: str, index: int) -> Case:
+def _case(target: str, index: int, *, assumed: bool) -> Case:
     test = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" (")[0]
-    name = f"in-place-{index}"
+    name = f"in-place-{'assumed-' if assumed else ''}{index}"
     return Case(
         id=f"{target}[{name}]cpu:float64",
         target=target,
@@ -134,16 +141,25 @@ def _checked(case: Case, cls: type | None, args: tuple[Any, ...], kwargs: dict[s
     from gradbot.engine.api import check_case
 
     gc.disable()
-    leaves = _upcast(args, kwargs, widen=widen)
-    args, kwargs = _with_leaves((args, kwargs), leaves)
-    if cls is not None:
-        func: Callable[..., Any] = cls.apply  # type: ignore[attr-defined]
-        return _settled(check_case(case, func, args, kwargs, function_class=cls))
-    namespace, _, name = case.target.partition("::")
+    func: Callable[..., Any] = _op(case.target) if cls is None else cls.apply  # type: ignore[attr-defined]
+    notes: tuple[Note, ...] = ()
+    with torch.inference_mode(False), torch.enable_grad():
+        args, kwargs = _with_leaves((args, kwargs), _upcast(args, kwargs, widen=widen))
+        if not wants_grad(signature(args, kwargs)):
+            notes = require_grad(func, args, kwargs)
+            if not notes:
+                details = {"reason": NO_GRADIENT}
+                return CaseResult(case=case, outcome=Outcome.SKIPPED, reason="configured", details=details)
+        result = _settled(check_case(case, func, args, kwargs, function_class=cls))
+    return dataclasses.replace(result, notes=(*notes, *result.notes))
+
+
+def _op(target: str) -> Any:
+    namespace, _, name = target.partition("::")
     op: Any = getattr(torch.ops, namespace)
     for part in name.split("."):
         op = getattr(op, part)
-    return _settled(check_case(case, op, args, kwargs))
+    return op
 
 
 def _settled(result: CaseResult) -> CaseResult:
@@ -190,7 +206,7 @@ def _upcast(args: tuple[Any, ...], kwargs: dict[str, Any], *, widen: bool = True
     """Turn every low-precision tensor within reach to float64 in its own object; returns leaves for the arguments.
 
     With `widen` off, dtypes stay, and only the leaves are made. A tensor with a graph cannot be perturbed by itself, so
-    it gets a leaf of the same memory.
+    it gets a leaf of the same memory; one made in inference mode gets a copy.
     """
     leaves: dict[int, Tensor] = {}
     wide = {torch.float32: torch.float64, torch.float16: torch.float64, torch.bfloat16: torch.float64}
@@ -198,8 +214,8 @@ def _upcast(args: tuple[Any, ...], kwargs: dict[str, Any], *, widen: bool = True
     if not widen:
         wide.clear()
     for tensor in _tensors((args, kwargs), set()):
-        if tensor.grad_fn is not None:
-            data = tensor.detach()
+        if tensor.grad_fn is not None or tensor.is_inference():
+            data = tensor.clone() if tensor.is_inference() else tensor.detach()
             leaves[id(tensor)] = data.to(wide.get(tensor.dtype, tensor.dtype)).requires_grad_(tensor.requires_grad)
         elif tensor.dtype in wide and type(tensor) in (Tensor, torch.nn.Parameter):
             _widen(tensor, wide[tensor.dtype])

@@ -155,7 +155,7 @@ class Spool:
         if _degenerate(args, kwargs):
             self._degenerate[target, parts] = TRIES
         self._keep(target, parts, args, kwargs)
-        if self.in_place is not None and wants_grad(parts):
+        if self.in_place is not None:
             self.in_place(target, cls, args, kwargs)
 
     def _keep(self, target: str, parts: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

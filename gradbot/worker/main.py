@@ -199,7 +199,10 @@ def _ask_for_determinism() -> None:
 def _check(case: Case, loaded: Any, told: _Told) -> CaseResult:
     from gradbot.engine import api
 
-    return api.check_case(
+    if case.settings.skip:
+        details = {"reason": case.settings.skip}
+        return CaseResult(case=case, outcome=Outcome.SKIPPED, reason="configured", details=details)
+    result = api.check_case(
         replace(case, seed=own_seed(case)),
         loaded.func,
         loaded.args,
@@ -210,6 +213,7 @@ def _check(case: Case, loaded: Any, told: _Told) -> CaseResult:
         on_stage=told,
         on_check=told.check,
     )
+    return replace(result, notes=(*loaded.notes, *result.notes))
 
 
 def _errored(case: Case, error: BaseException, told: _Told) -> CaseResult:

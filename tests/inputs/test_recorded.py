@@ -88,9 +88,9 @@ def test_other_dtypes_are_converted(project: Path) -> None:
     assert inputs.load_case(case, project).args[0].dtype == torch.float64
 
 
-def test_what_never_required_grad_is_skipped_with_the_reason(project: Path) -> None:
+def test_calls_without_grad_are_skipped_where_others_show_what_requires_it(project: Path) -> None:
     (case,) = [case for case in collected(project).cases if case.name == "recorded-4-4"]
-    assert "is not guessed" in case.settings.skip
+    assert "other recorded calls say which may" in case.settings.skip
 
 
 def test_a_recorded_case_is_checked(project: Path) -> None:

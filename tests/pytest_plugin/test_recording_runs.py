@@ -117,6 +117,27 @@ except TypeError:
     assert "not written: kernels:Scaled: <lambda>" in done.stderr
 
 
+def test_record_check_assumes_nothing_where_another_call_shows_what_requires_grad(project: Path) -> None:
+    script = project / "forwards.py"
+    script.write_text(
+        """
+import torch
+from kernels import Square, Wrong
+
+Wrong.apply(torch.randn(3))
+Square.apply(torch.randn(3))
+Square.apply(torch.randn(4, requires_grad=True))
+"""
+    )
+    run_in(project, "gradbot", "record", "--check", "--dir", "forwards", "--", sys.executable, "forwards.py")
+    report = json.loads((project / ".gradbot" / "report.json").read_text())
+    names = {(each["case"]["target"], each["case"]["name"], each["outcome"]) for each in report["results"]}
+    assert names == {
+        ("kernels:Square", "in-place-0", "passed"),
+        ("kernels:Wrong", "in-place-assumed-0", "failed"),
+    }
+
+
 @pytest.mark.parametrize(
     ("command", "says"),
     [
