@@ -215,7 +215,6 @@ def _failure(
     place, url, symbol = place_of(item, known, links, detail)
     evidence = lead.finding.evidence if lead.finding else None
     titles = wording.kind_of_input(lead)
-    crash = lead.result.crash if lead.result else None
     command = messages.reproduction(lead.result.case) if lead.result else ""
     return Failure(
         target=text.cut_middle(text.one_line(item.target) or "across targets", detail.name),
@@ -234,10 +233,17 @@ def _failure(
         output_title=titles[1],
         entries=_entries(evidence, detail),
         picture=_drawn(_map_of_error(item)) if pictured else "",
-        output=text.tail(crash.output_tail, 8, 1200) if crash else "",
+        output=_last_output(group),
         command="" if text.has_hidden(command) or len(command) > 2000 else command,
         also=tuple(line(other, known, links, detail) for other in group[1 : 1 + _also(detail)]),
     )
+
+
+def _last_output(group: Sequence[Item]) -> str:
+    """Of the first crash among what is told of a target; a finding that a crash followed has none of its own."""
+    whole = (item.lead.result for item in group if item.lead.check is None and item.lead.result is not None)
+    crash = next((result.crash for result in whole if result.crash is not None), None)
+    return text.tail(crash.output_tail, 8, 1200) if crash else ""
 
 
 def _map_of_error(item: Item) -> JacobianMap | None:

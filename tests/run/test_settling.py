@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from gradbot.model import (
     Case,
     CaseResult,
     CheckResult,
+    Crash,
     Finding,
     InputSource,
     Location,
@@ -62,3 +64,10 @@ def test_what_is_not_ignored_still_counts() -> None:
 
 def test_nothing_ignored_changes_nothing_but_places() -> None:
     assert settle(result(RIGHT), Path("/other"), lambda _: True) == result(RIGHT)
+
+
+def test_a_crash_stays_one_whatever_of_the_findings_before_it_is_ignored() -> None:
+    crashed = replace(result(WRONG, RIGHT), outcome=Outcome.CRASHED, crash=Crash(cause="signal", signal="SIGSEGV"))
+    settled = settle(crashed, ROOT, lambda kind: kind != "jacobian_mismatch_backward")
+    assert settled.outcome is Outcome.CRASHED
+    assert [each.outcome for each in settled.checks] == [Outcome.SKIPPED, Outcome.PASSED]

@@ -30,6 +30,16 @@ class Renamed(torch.autograd.Function):
         raise ValueError("broken")
 
 
+class Unheard:
+    """A turn that nobody listens to."""
+
+    def stage(self, stage: str, what: str = "") -> None:
+        pass
+
+    def check(self, result: Mapping[str, Any]) -> None:
+        pass
+
+
 X = torch.ones(2, dtype=torch.float64, requires_grad=True)
 
 
@@ -66,6 +76,6 @@ def test_a_recording_that_cannot_be_read_back_decides_nothing(monkeypatch: pytes
     monkeypatch.setattr(inputs, "load_case", gone)
     case = Case(id="m:F[a]", target="m:F", name="a", source=InputSource.RECORDED, reference="recorded:a.json#1")
     command: Mapping[str, Any] = {"do": "case", "case": codec.encode(case), "root": str(tmp_path), "modules": []}
-    body = _Worker(0).handle(command, lambda *_: None)
+    body = _Worker(0).handle(command, Unheard())
     result = codec.decode(body["result"], CaseResult)
     assert (result.outcome, result.reason) == (Outcome.INCONCLUSIVE, "stale_recording")
