@@ -202,6 +202,8 @@ def _captures_inputs(subject: Subject) -> bool:
         usual = subject.graph()
         if not all(equal(a.detach(), b.detach()) for a, b in zip(outputs, usual, strict=True)):
             return True  # it reads memory around its inputs, which copies do not have
+    if _has_opaque_argument(subject) and _follows_memory(subject):
+        return True
     try:
         reached = torch.autograd.graph.get_gradient_edge  # a leaf's accumulator is its edge
         wanted = {reached(each).node for each in subject.inputs}
@@ -218,6 +220,34 @@ def _captures_inputs(subject: Subject) -> bool:
         seen.add(node)
         stack += [following for following, _ in node.next_functions if following is not None]
     return False
+
+
+def _has_opaque_argument(subject: Subject) -> bool:
+    plain = (Tensor, str, int, float, complex, type(None), torch.dtype, torch.device, torch.layout, type)
+    return any(not isinstance(leaf, plain) for _, leaf in leaves((subject.args, dict(subject.kwargs))))
+
+
+def _follows_memory(subject: Subject) -> bool:
+    """Whether the outputs at copies change with the inputs' own memory: a callable argument holds the inputs too.
+
+    No graph shows that where a custom Function calls it without grad mode.
+    """
+    inputs = [each.detach() for each in subject.inputs if each.layout is torch.strided and not each.is_mkldnn]
+    kept = [each.clone() for each in inputs]
+    copies = [each.detach().clone() for each in subject.inputs]
+    try:
+        before = subject.outputs(copies)
+        again = subject.outputs(copies)
+        for each in inputs:
+            each.mul_(1 + 2.0**-10).add_(2.0**-14)
+        after = subject.outputs(copies)
+    except Exception:  # noqa: BLE001 - what cannot be looked at is taken for usual
+        return False
+    finally:
+        for each, values in zip(inputs, kept, strict=True):
+            each.copy_(values)
+    same = all(equal(a.detach(), b.detach()) for a, b in zip(before, again, strict=True))
+    return same and not all(equal(a.detach(), b.detach()) for a, b in zip(before, after, strict=True))
 
 
 def _part_of_more(tensor: Tensor) -> bool:

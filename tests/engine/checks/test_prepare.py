@@ -280,3 +280,41 @@ def test_unsupported_is_not_wrong_and_passing_needs_a_derivative() -> None:
     case = check(lambda x: x.argmax(), (real(3),))
     assert case.outcome is Outcome.UNSUPPORTED
     assert all(kinds(each) == [] for each in case.checks)
+
+
+class Solved(torch.autograd.Function):
+    """Calls what it is given without grad mode, and differentiates by the parameters that it is given beside it."""
+
+    @staticmethod
+    def forward(ctx: Any, func: Any, x: torch.Tensor, *params: torch.Tensor) -> torch.Tensor:
+        ctx.func = func
+        ctx.save_for_backward(x, *params)
+        with torch.no_grad():
+            return func(x)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        x, *params = ctx.saved_tensors
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            value = ctx.func(x)
+        return None, *torch.autograd.grad(value, (x, *params), grad_output, allow_unused=True)
+
+
+class SolvedHalf(Solved):
+    @staticmethod
+    def backward(ctx: Any, grad_output: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        grads = Solved.backward(ctx, grad_output)
+        return (*grads[:-1], None if grads[-1] is None else grads[-1] / 2)
+
+
+@pytest.mark.parametrize(("cls", "outcome"), [(Solved, Outcome.PASSED), (SolvedHalf, Outcome.FAILED)])
+def test_inputs_that_a_callable_argument_holds_as_well_are_stepped_in_their_own_memory(
+    cls: Any, outcome: Outcome
+) -> None:
+    weight, x = real(3), real(3, seed=1)
+    before = weight.detach().clone()
+    case = check(cls.apply, (lambda x: weight * x, x, weight), checks=["backward", "needs_input_grad"])
+    assert case.outcome is outcome
+    assert [each.code for each in case.notes] == ["captured_inputs"]
+    assert torch.equal(weight.detach(), before)
