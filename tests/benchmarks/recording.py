@@ -56,7 +56,8 @@ def measure(
     for path in paths:
         where = path if path.is_dir() else path.parent
         pytest = ["timeout", "-s", "INT", "-k", "60", f"{seconds:g}", sys.executable, "-m", "pytest", "-q"]
-        pytest += ["-p", "no:cacheprovider", "-p", "no:xdist", str(path), *(["-k", expression] if expression else [])]
+        pytest += ["-p", "no:cacheprovider", "-p", "no:xdist", "--continue-on-collection-errors", str(path)]
+        pytest += ["-k", expression] if expression else []
         for _ in range(max(1, runs)):
             plain += [run(pytest, where)] if runs else []
             recorded.append(run([*gradbot, "record", "-p", package, *cases, "--", *pytest], where))
@@ -93,7 +94,10 @@ def verdicts(report: dict[str, Any]) -> dict[str, Any]:
     failed: dict[str, set[str]] = {}
     for result in report.get("results", []):
         target = result["case"]["target"]
-        if result["outcome"] not in ("skipped", "crashed", "timed_out") and result.get("reason") != "user_error":
+        if result["outcome"] not in ("skipped", "crashed", "timed_out") and result.get("reason") not in (
+            "user_error",
+            "stale_recording",
+        ):
             usable.add(target)
         if result["outcome"] in BAD:
             kinds = {finding["kind"] for check in result.get("checks", []) for finding in check.get("findings", [])}
