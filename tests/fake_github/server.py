@@ -85,9 +85,8 @@ def _api_handler(fake: Fake) -> type[BaseHTTPRequestHandler]:
         def serve(self, method: str) -> None:
             state, split = fake.state, urlsplit(self.path)
             body = self.body()
-            token = state.tokens.get(
-                self.headers.get("Authorization", "").removeprefix("token ").removeprefix("Bearer ")
-            )
+            secret = self.headers.get("Authorization", "").removeprefix("token ").removeprefix("Bearer ")
+            token = state.tokens.get(secret)
             if split.path == fake.graphql_path:
                 return self.graphql(method, token, body)
             path = (
@@ -97,9 +96,13 @@ def _api_handler(fake: Fake) -> type[BaseHTTPRequestHandler]:
             if method in WRITES:
                 state.before_write(method, path)
             with state.lock:
+                if method in WRITES and time.monotonic() < state.told_to_wait.get(secret, 0.0):
+                    state.hasty_writes.append(secret)
                 fault = self.fault(method, path)
                 answer = self.operate(method, path, query, body, token, fault)
                 status = fault.status if fault else answer.status
+                if method in WRITES and (told := (fault or answer).headers.get("Retry-After")):
+                    state.told_to_wait[secret] = time.monotonic() + int(told)
                 state.requests.append((method, path, status))
                 if not fault or fault.after:
                     state.complaints += description.complaints(method, path, query, body, answer.status, answer.content)

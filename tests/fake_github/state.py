@@ -105,6 +105,8 @@ class State:
     writes: deque[float] = field(default_factory=deque)
     most_writes_in_window: int = 0
     refused_writes: int = 0
+    told_to_wait: dict[str, float] = field(default_factory=dict)  # by token: until when, as time.monotonic() has it
+    hasty_writes: list[str] = field(default_factory=list)  # tokens of writes that came before that
     requests: list[tuple[str, str, int]] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
     before_write: Callable[[str, str], None] = lambda method, path: None
