@@ -12,6 +12,8 @@ from torch import Tensor
 _PLAIN = (str, bool, int, float, complex, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format)
 
 
+_RANGES = (slice, range)  # as plain, but slices cannot be hashed before Python 3.12
+
 _PLAIN_TYPES = frozenset((*_PLAIN, torch.Size))
 
 
@@ -49,7 +51,7 @@ def _part(value: Any) -> Any:
             value.requires_grad,
             value.is_contiguous() if dense else str(value.layout),
         )
-    if isinstance(value, _PLAIN):
+    if isinstance(value, (*_PLAIN, *_RANGES)):
         return (type(value).__name__, repr(value))
     if isinstance(value, tuple | list):
         return (type(value).__name__, *map(_part, value))

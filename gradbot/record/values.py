@@ -53,8 +53,11 @@ def _encode_container(value: object, attached: Attached, seed: Callable[[], int]
         return {"named": reference_of(type(value)), "items": [each(item) for item in value]}
     if type(value) is dict:
         return {"dict": [[each(key), each(item)] for key, item in value.items()]}
-    if type(value) is slice:
-        return {"slice": [each(value.start), each(value.stop), each(value.step)]}
+    if type(value) in (slice, range):
+        kind = "slice" if type(value) is slice else "range"
+        return {kind: [each(value.start), each(value.stop), each(value.step)]}  # type: ignore[attr-defined]
+    if value is ...:
+        return {"ellipsis": True}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {item.name: each(getattr(value, item.name)) for item in dataclasses.fields(value)}
         return {"dataclass": reference_of(type(value)), "fields": fields}
@@ -146,6 +149,10 @@ def _decode_container(raw: Mapping[str, Json], each: Callable[[Json], Any]) -> A
         return {each(key): each(item) for key, item in raw["dict"]}
     if "slice" in raw:
         return slice(*(each(item) for item in raw["slice"]))
+    if "range" in raw:
+        return range(*raw["range"])
+    if "ellipsis" in raw:
+        return ...
     if "named" in raw:
         return _callable(raw["named"])(*(each(item) for item in raw["items"]))
     if "dataclass" in raw:

@@ -55,6 +55,7 @@ def measure(
     plain, recorded, results = [], [], []
     for path in paths:
         where = path if path.is_dir() else path.parent
+        (where / ".gradbot" / "report.json").unlink(missing_ok=True)
         pytest = ["timeout", "-s", "INT", "-k", "60", f"{seconds:g}", sys.executable, "-m", "pytest", "-q"]
         pytest += ["-p", "no:cacheprovider", "-p", "no:xdist", "--continue-on-collection-errors", str(path)]
         pytest += ["-k", expression] if expression else []

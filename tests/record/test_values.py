@@ -182,11 +182,13 @@ def test_plain_values_and_containers_come_back(value: Any) -> None:
         torch.channels_last,
         torch.strided,
         slice(1, None, 2),
+        range(1, 9, 2),
+        (..., slice(2, 5)),
         Side.LEFT,
         torch.relu,
         len,
     ],
-    ids=["dtype", "device", "memory format", "layout", "slice", "enum", "op", "builtin"],
+    ids=["dtype", "device", "memory format", "layout", "slice", "range", "index", "enum", "op", "builtin"],
 )
 def test_constants_and_importable_objects_are_kept_by_reference(value: Any) -> None:
     assert there_and_back(value) == value
