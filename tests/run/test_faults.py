@@ -8,11 +8,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 
 import pytest
 from run.pools import run, task
+from run.waiting import wait_until
 
 from gradbot.run.pool import Ended
 
@@ -207,10 +207,7 @@ def _body(ended: Ended) -> object:
 
 
 def _nothing_is_left(mark: str) -> None:
-    deadline = time.monotonic() + 2
-    while mark in _commands():
-        assert time.monotonic() < deadline, "a process of user code outlived the run"
-        time.sleep(0.05)
+    wait_until(lambda: mark not in _commands(), lambda: "a process of user code outlived the run")
 
 
 def _commands() -> str:

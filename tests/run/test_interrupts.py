@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 from run.projects import SCALE, command, write
+from run.waiting import wait_until
 
 from gradbot import codec
 from gradbot.model import Outcome, Report
@@ -41,11 +41,9 @@ def _hanging(root: Path) -> subprocess.Popen[str]:
     """A run that has finished three cases and hangs in the fourth."""
     write(root, {"p/__init__.py": "", "p/scale.py": SCALE, "cases_p.py": CASES})
     process = command(root, "check", "p", "--jobs", "1", "--timeout", "4000", start_new_session=True)
-    deadline = time.monotonic() + 120
-    while not (root / "hanging").exists():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    hanging = root / "hanging"
+    wait_until(lambda: hanging.exists() or process.poll() is not None, lambda: "the case did not begin")
+    assert process.poll() is None, process.communicate()
     return process
 
 
@@ -64,17 +62,12 @@ def _left(root: Path) -> list[str]:
 
 
 def _nothing_left(root: Path) -> None:
-    deadline = time.monotonic() + 10
-    while left := _left(root):
-        assert time.monotonic() < deadline, left
-        time.sleep(0.1)
+    wait_until(lambda: not _left(root), lambda: _left(root))
 
 
 def _report(root: Path) -> Report:
     path = root / ".gradbot" / "report.json"
-    deadline = time.monotonic() + 10
-    while not path.exists() and time.monotonic() < deadline:
-        time.sleep(0.1)
+    wait_until(path.exists, lambda: f"there is no {path}")
     return codec.loads(path.read_bytes(), Report)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+from pathlib import Path
 
 import pytest
 from run.pools import pool, run, task
@@ -41,17 +41,27 @@ def test_code_of_another_module_gets_another_process_than_one_whose_import_repla
     assert pid(ended["other"])[0] is False  # type: ignore[index]
 
 
-def test_a_run_that_is_stopped_ends_at_once_and_kills_its_workers() -> None:
-    began = time.monotonic()
+SLEEPER = """
+import os, pathlib, time
+pathlib.Path(f"{folder}/began-{os.getpid()}").touch()
+time.sleep(600)
+"""
+
+
+def test_a_run_that_is_stopped_waits_for_no_task_and_kills_its_workers(tmp_path: Path) -> None:
+    def began() -> list[str]:
+        return [path.name.removeprefix("began-") for path in tmp_path.glob("began-*")]
+
     with pool(slots=2) as workers:
         for name in "abc":
-            workers.submit(task(name, "import time; time.sleep(60)", timeout=90.0))
-        for _ in range(40):
+            workers.submit(task(name, f"folder = {str(tmp_path)!r}\n{SLEEPER}", timeout=900.0))
+        while len(began()) < 2:
             workers._dispatch()
             workers._wait()
         workers.stopped = True
-        assert list(workers.run()) == []
-    assert time.monotonic() - began < 30
+        assert list(workers.run()) == []  # else it would yield the ends of tasks that it waited for
+    assert len(began()) == 2
+    assert not [pid for pid in began() if Path(f"/proc/{pid}").exists()]
 
 
 def test_a_bad_exit_is_kept_with_its_suspects() -> None:
