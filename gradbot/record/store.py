@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,15 +23,18 @@ Entry = Mapping[str, Json]
 
 FORMAT = 1
 TENSORS = "tensors.safetensors"
-MAX_FILE_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """How much is kept: samples of one target, and samples that differ in nothing but shapes."""
+    """How much is kept: samples of one target, samples that differ in nothing but shapes, and exact tensors in all.
+
+    `tensor_bytes` bounds what `tensors.safetensors` holds, for it is committed.
+    """
 
     per_target: int = 12
     per_kind: int = 2
+    tensor_bytes: int = 16 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +151,8 @@ def update(
     for target, seen in by_target.items():
         before = present.get(target, [])
         result[target] = _stored(choose(seen, before, limits) if prune else _with_unseen(seen, before, limits))
+    for target in _fit(result, present, limits.tensor_bytes):
+        reasons[target].add(f"its exact tensors do not fit into the {limits.tensor_bytes >> 20} MiB kept in all")
     for target in {*result, *present}:
         now = {entry["signature"] for entry in result.get(target, [])}
         then = {entry["signature"] for entry in present.get(target, [])}
@@ -170,6 +176,45 @@ def _with_unseen(seen: Sequence[Entry], before: Sequence[Entry], limits: Limits)
     return choose([*seen, *before], before, limits)
 
 
+def _fit(result: dict[str, list[Entry]], present: Mapping[str, Sequence[Entry]], limit: int) -> set[str]:
+    """Drop samples until the exact tensors of the others fit into `limit` bytes. Returns targets that lost some.
+
+    Those that were kept before stay first, then each target's smallest: so most targets keep one.
+    """
+    before = {(target, entry["signature"]) for target, samples in present.items() for entry in samples}
+    queue = []
+    for target, samples in result.items():
+        sizes = sorted((sum(_attached(entry).values()), entry["signature"]) for entry in samples)
+        for place, (size, signature) in enumerate(sizes):
+            queue.append(((target, signature) not in before, place, size, target, signature))
+    entries = {(target, entry["signature"]): entry for target, samples in result.items() for entry in samples}
+    names: dict[str, int] = {}
+    dropped = set()
+    for *_, target, signature in sorted(queue):
+        more = names | _attached(entries[target, signature])
+        if sum(more.values()) > limit:
+            dropped.add((target, signature))
+        else:
+            names = more
+    for target, samples in result.items():
+        result[target] = [entry for entry in samples if (target, entry["signature"]) not in dropped]
+    return {target for target, _ in dropped}
+
+
+def _attached(raw: Json) -> dict[str, int]:
+    """The exact tensors that a sample needs beside its text, by name, and how many bytes each takes."""
+    found: dict[str, int] = {}
+    if isinstance(raw, Mapping):
+        if set(raw) >= {"dtype", "shape", "file"}:
+            bits = re.search(r"\d+", str(raw["dtype"]))
+            found[str(raw["file"])] = math.prod(raw["shape"]) * (int(bits.group()) // 8 if bits else 1)
+        raw = list(raw.values())
+    if isinstance(raw, list):
+        for item in raw:
+            found |= _attached(item)
+    return found
+
+
 _FIELDS = ("signature", "kind", "size", "requires_grad", "degenerate", "test", "args", "kwargs")
 
 
@@ -187,7 +232,7 @@ def _write(folder: Path, result: Mapping[str, Sequence[Entry]], tensor_folders: 
         path = folder / name
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")
-    names = {name for samples in result.values() for entry in samples for name in _attached_names(entry)}
+    names = {name for samples in result.values() for entry in samples for name in _attached(entry)}
     _write_tensors(folder / TENSORS, names, tensor_folders)
 
 
@@ -200,17 +245,6 @@ def _as_text(raw: Json, indent: str = "") -> str:
     if isinstance(raw, list) and any(isinstance(item, Mapping | list) and item for item in raw):
         return "[\n" + ",\n".join(f"{deeper}{_as_text(item, deeper)}" for item in raw) + f"\n{indent}]"
     return json.dumps(raw)
-
-
-def _attached_names(raw: Json) -> Iterable[str]:
-    if isinstance(raw, Mapping):
-        if set(raw) >= {"dtype", "shape", "file"}:
-            yield str(raw["file"])
-        for item in raw.values():
-            yield from _attached_names(item)
-    elif isinstance(raw, list):
-        for item in raw:
-            yield from _attached_names(item)
 
 
 def _write_tensors(path: Path, names: set[str], folders: Sequence[Path]) -> None:

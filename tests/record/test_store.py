@@ -10,6 +10,7 @@ import hypothesis.strategies as st
 import pytest
 import torch
 from hypothesis import given
+from safetensors import safe_open
 
 from gradbot.errors import UsageError
 from gradbot.record.spool import Scope, Spool
@@ -75,6 +76,46 @@ def test_exact_large_tensors_lie_in_one_safetensors_file(tmp_path: Path, large: 
     assert sorted(contents(tmp_path / "cases")) == sorted(
         [file_name(f"{Scale.__module__}:Scale"), "tensors.safetensors"]
     )
+
+
+class Other(torch.autograd.Function):
+    pass
+
+
+def masks(count: int, size: int) -> list[tuple[Any, ...]]:
+    """Calls with a mask of `size` bytes each, which must be kept exactly."""
+    return [(leaf(3), torch.rand(size) > 0.5, place) for place in range(count)]
+
+
+def test_exact_tensors_are_bounded_in_all_and_every_target_keeps_its_smallest(tmp_path: Path) -> None:
+    spooled(tmp_path / "spool", *masks(4, 3000))
+    spooled(tmp_path / "spool", *masks(4, 2000), target=Other)
+    summary = stored(tmp_path / "spool", tmp_path / "cases", limits=Limits(tensor_bytes=8000))
+    with safe_open(tmp_path / "cases" / "tensors.safetensors", "pt") as file:
+        sizes = sorted(file.get_tensor(name).numel() for name in file.keys())  # noqa: SIM118
+    assert sizes == [2000, 2000, 3000]
+    assert summary.targets == 2
+
+
+def test_what_does_not_fit_is_told(tmp_path: Path) -> None:
+    spooled(tmp_path / "spool", *masks(1, 3000))
+    summary = stored(tmp_path / "spool", tmp_path / "cases", limits=Limits(tensor_bytes=1000))
+    assert summary.targets == 0
+    ((reason,),) = summary.not_portable.values()
+    assert "do not fit" in reason
+    assert not (tmp_path / "cases" / "tensors.safetensors").exists()
+
+
+def test_what_was_kept_stays_where_more_comes_than_fits(tmp_path: Path) -> None:
+    limits = Limits(tensor_bytes=5000)
+    spooled(tmp_path / "a", *masks(1, 3000))
+    stored(tmp_path / "a", tmp_path / "cases", limits=limits)
+    before = contents(tmp_path / "cases")
+    spooled(tmp_path / "b", *masks(1, 3000))
+    spooled(tmp_path / "b", *masks(1, 2500), target=Other)
+    summary = stored(tmp_path / "b", tmp_path / "cases", limits=limits)
+    assert (summary.added, summary.removed) == (0, 0)
+    assert contents(tmp_path / "cases") == before
 
 
 def test_unseen_samples_stay_unless_pruned(tmp_path: Path) -> None:
