@@ -150,7 +150,10 @@ def _agreed(
     context: Context, problem: Problem, comparison: Comparison, check: CheckName, methods: tuple[str, ...]
 ) -> CheckResult:
     findings: tuple[Finding, ...] = ()
-    relative_error = persistent(problem, comparison) if comparison.largest_relative_error > SMALL else 0.0
+    forward = check in (CheckName.FORWARD_AD, CheckName.FORWARD_OVER_BACKWARD)
+    relative_error = 0.0
+    if comparison.largest_relative_error > SMALL:
+        relative_error = persistent(problem, comparison, "forward" if forward else "reverse")
     if relative_error > SMALL:
         details = {"relative_error": relative_error}
         findings = (context.finding(check, "small_mismatch", methods=methods, details=details),)

@@ -73,8 +73,13 @@ def settle(point: Point, analytical: Array, differences: Differences, tolerances
             doubtful = np.any(~alike | coarse, axis=0) & ~clear
             if suspicious is not None and not clear[suspicious]:
                 doubtful[suspicious] = True
+            first, first_bar = numerical, bar
             numerical, bar = numerical.copy(), bar.copy()
             refined = _look_again(point, analytical, numerical, bar, clear, doubtful, tolerances)
+            # a wider step may cross what the first did not: what was fine and agreed is not overruled by it
+            overruled = np.abs(analytical - numerical) > tolerances.allowed(numerical) + bar
+            overruled &= alike & ~coarse
+            numerical[overruled], bar[overruled] = first[overruled], first_bar[overruled]
             tolerance = tolerances.allowed(numerical)
     return Matrices(analytical=analytical, numerical=numerical, error_bar=bar, tolerance=tolerance, refined=refined)
 

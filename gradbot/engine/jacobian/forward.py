@@ -17,11 +17,11 @@ def push_forward(point: Point, tangent: Array) -> Array:
     return tangents
 
 
-def push_forward_move(point: Point, move: Array) -> Array:
-    """As `push_forward` for a tiny move, by way of a tangent of usual magnitude: a jvp that is linear only for small
-    tangents shows so."""
+def push_forward_move(point: Point, move: Array, *, size: float = 1.0) -> Array:
+    """As `push_forward` for a tiny move, by way of a tangent of the mean magnitude `size`: a jvp that is linear only
+    for small tangents shows so."""
     made = np.abs(move[move != 0])
-    scale = float(made.mean()) if made.size else 1.0
+    scale = float(made.mean()) / size if made.size else 1.0
     return push_forward(point, move / scale) * scale
 
 

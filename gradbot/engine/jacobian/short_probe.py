@@ -233,8 +233,10 @@ def _inputs_resolved(point: Point, move: _Move, pull: _Pull, bar: float, share: 
 
 
 def _compare_tangents(point: Point, tolerances: Tolerances, moves: list[_Move], bars: Bars) -> Seen:
-    if not all((np.abs(push_forward_move(point, each.inputs) - each.outputs) <= bars.bar).all() for each in moves):
-        return Seen(sight=Sight.DISPUTED)
+    for move, size in zip(moves, (1.0, _LARGE), strict=True):
+        pushed = push_forward_move(point, move.inputs, size=size)
+        if not (np.abs(pushed - move.outputs) <= bars.bar).all():
+            return Seen(sight=Sight.DISPUTED)
     length = np.abs(moves[0].inputs)
     widest, resolved = float(bars.bar.max(initial=0.0)), True
     if len(point.input_sizes) > 1:

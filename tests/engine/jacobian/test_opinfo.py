@@ -5,14 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 from benchmarks.opinfo_cases import OpCase, cases, op_name, ops, problem_of, second_order
 from faults.inject import inject
 from faults.kinds import FAULTS
 
+import gradbot
 from gradbot.engine.compare import compare_jacobians
 from gradbot.engine.comparison import Verdict
 from gradbot.engine.problem import Problem
-from gradbot.model import CheckSettings, Mode
+from gradbot.model import CheckSettings, Mode, Outcome
 
 _NAMES = (
     # elementwise, reductions, shapes, indexing
@@ -70,3 +72,29 @@ def test_a_fault_in_other_derivatives_differs(order: str, fault: str) -> None:
         assert _verdict(problem, direction="forward") is Verdict.DIFFER
     else:
         assert _verdict(second_order(problem)) is Verdict.DIFFER
+
+
+@pytest.mark.parametrize(
+    ("name", "index", "dtype"),
+    [
+        # inputs of a million, whose phase wide steps carry past many periods
+        pytest.param("logsumexp", 11, torch.complex128, id="periodic in the imaginary part"),
+        # the second input says where the function jumps; moved, it is another function
+        pytest.param("nn.functional.hinge_embedding_loss", 0, torch.float64, id="jumps at its target"),
+        pytest.param("as_strided.partial_views", 1, torch.float64, id="reads beside its input"),
+    ],
+)
+def test_samples_that_a_step_takes_elsewhere_agree(name: str, index: int, dtype: torch.dtype) -> None:
+    op = next(op for op in ops(dtype) if op_name(op) == name)
+    case = list(cases(op, dtype=dtype, limit=index + 1))[index]
+    problem = problem_of(case.func, case.inputs)
+    assert _verdict(problem) is Verdict.AGREE
+    assert _verdict(problem, mode=Mode.EXACT) is Verdict.AGREE
+
+
+def test_the_rounding_of_a_backward_is_no_small_error() -> None:
+    # of one element the normalised value never moves, and its gradient is what rounding leaves of zero
+    op = next(op for op in ops() if op_name(op) == "native_layer_norm")
+    case = list(cases(op, limit=11))[10]
+    backward = gradbot.check(case.func, case.inputs, checks=["backward"]).checks[0]
+    assert (backward.outcome, backward.findings) == (Outcome.PASSED, ())

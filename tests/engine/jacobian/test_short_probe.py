@@ -97,6 +97,12 @@ def test_a_backward_that_clips_beyond_unit_cotangents_differs(mode: Mode) -> Non
     assert compare_jacobians(subject, settings=CheckSettings(mode=mode)).verdict is Verdict.DIFFER
 
 
+def test_a_jvp_that_clips_beyond_unit_tangents_differs() -> None:
+    faulty = inject(lambda x: (x * 0.4).sin(), FAULTS["clipped"], order="jvp")
+    found = compare_jacobians(problem(faulty, real(3, 4)), direction="forward", settings=SETTINGS)
+    assert found.verdict is Verdict.DIFFER
+
+
 def test_a_jump_at_the_very_inputs_is_not_taken_for_a_function_without_slope() -> None:
     # the loss is x where the target is 1 and constant wherever the target was moved to
     target = torch.tensor([1.0, 1.0, -1.0], dtype=torch.float64).requires_grad_()
