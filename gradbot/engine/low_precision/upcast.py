@@ -27,8 +27,8 @@ def is_low(tensor: Tensor) -> bool:
 def prepared_in_double(subject: Subject, func: Callable[..., Any] | None = None, *, seed: int = 0) -> Prepared | None:
     """The call, or that of `func` with its arguments, prepared in float64; None where float64 is not accepted.
 
-    Not accepted: it raises, an output that was of low precision still is, or the values show that float64 is only
-    what goes in and comes out.
+    Not accepted: it raises, or only its backward does and not in the dtype given, an output that was of low precision
+    still is, or the values show that float64 is only what goes in and comes out.
     """
     raised: dict[int, Any] = {}
     args, kwargs = map_leaves(lambda leaf: _raised(leaf, raised), (subject.args, dict(subject.kwargs)))
@@ -45,7 +45,19 @@ def prepared_in_double(subject: Subject, func: Callable[..., Any] | None = None,
         return None
     if len(prepared.problem.inputs) != len(subject.inputs) or prepared.subject.selected != subject.selected:
         return None
+    if func is None and _backward_raises(prepared.subject) and not _backward_raises(subject):
+        return None
     return prepared
+
+
+def _backward_raises(subject: Subject) -> bool:
+    try:
+        copies = subject.copies()
+        outputs = subject.graph(copies)
+        torch.autograd.grad(outputs, copies, [torch.ones_like(each) for each in outputs], allow_unused=True)
+    except Exception:  # noqa: BLE001 - whatever user code raises
+        return True
+    return False
 
 
 def _raised(leaf: Any, done: dict[int, Any]) -> Any:

@@ -89,6 +89,19 @@ def test_a_kernel_for_low_precision_only_is_probed(dtype):
     assert backward(low_only(NEGATED), normal(4, 5).to(dtype)).outcome is Outcome.FAILED
 
 
+def test_a_backward_that_bears_float32_only_is_probed_there():
+    def written_to_float32(g, x):
+        grad = torch.zeros_like(x, dtype=torch.float32)
+        grad[torch.arange(len(x))] = g * x.cos()
+        return grad
+
+    func = custom(torch.sin, written_to_float32)
+    assert backward(func, normal(4, 5).float()).outcome is Outcome.PASSED
+    assert backward(func, normal(4, 5)).outcome is Outcome.ERRORED
+    wrong = custom(torch.sin, lambda g, x: -written_to_float32(g, x))
+    assert backward(wrong, normal(4, 5).float()).outcome is Outcome.FAILED
+
+
 @pytest.mark.parametrize("dtype", LOW, ids=str)
 def test_a_failed_probe_shows_entries_and_names_what_is_wrong(dtype):
     def first_column_doubled(g, x):
