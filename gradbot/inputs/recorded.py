@@ -20,8 +20,8 @@ from gradbot.errors import UsageError
 from gradbot.inputs.source import Collected, InputsError, LoadedCase, Request, StaleRecordingError, case_id, renamed
 from gradbot.inputs.targets import resolve, subject_of
 from gradbot.inputs.tensors import dtype_of, prepared, shapes_text
-from gradbot.model import Case, CheckSettings, ImportProblem, InputSource, Note
-from gradbot.record.assumed import NO_GRADIENT, require_grad
+from gradbot.model import Case, CheckSettings, ImportProblem, InputSource
+from gradbot.record.assumed import Assumption, require_grad
 from gradbot.record.store import TENSORS, Entry, read_target
 from gradbot.record.values import decode_value
 
@@ -92,19 +92,16 @@ def load(case: Case, root: Path) -> LoadedCase:
     args, kwargs = _arguments(sample, path)
     dtype = getattr(torch, case.dtype) if case.dtype != dtype_of((args, kwargs)) else None
     args, kwargs = prepared(args, kwargs, dtype=dtype, device=case.device)
-    settings, notes = case.settings, tuple[Note, ...]()
-    if not sample["requires_grad"]:
-        notes = require_grad(subject.func, args, kwargs)
-        settings = settings if notes else replace(settings, skip=NO_GRADIENT)
+    assumed = Assumption() if sample["requires_grad"] else require_grad(subject.func, args, kwargs)
     return LoadedCase(
         func=subject.func,
         args=args,
         kwargs=kwargs,
-        settings=settings,
+        settings=replace(case.settings, skip=assumed.skip) if assumed.skip else case.settings,
         function_class=subject.function_class,
         op=subject.op,
         references=_references(case.settings, root),
-        notes=notes,
+        notes=assumed.notes,
     )
 
 

@@ -7,7 +7,9 @@ there would call right functions wrong.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,26 +19,38 @@ from torch.utils import _pytree as pytree
 from gradbot.model import Note
 
 NO_GRADIENT = "no recorded call had inputs that require grad, and the backward gives none of them a gradient"
-"""Why a call is skipped for which `require_grad` has nothing to note."""
+RAISES = "no recorded call had inputs that require grad, and where they do it raises {message}"
 
 
-def require_grad(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Note, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assumption:
+    """What to note of a call whose inputs were taken to require grad; or why it is skipped, where none could be."""
+
+    notes: tuple[Note, ...] = ()
+    skip: str = ""
+
+
+def require_grad(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Assumption:
     """Mark the tensors of a call, leaves all, that the backward gives a gradient as requiring grad, and no others.
 
-    Returns the note that says so; none where no tensor has a gradient. The call runs on copies. Where it raises, it is
-    asked for each input alone; where it always raises, all inputs are marked, for that is what a user would meet.
+    The call runs on copies. Where it raises, it is asked for each input alone: a backward may refuse some of them.
     """
     tensors = _tensors(args, kwargs)
-    found = _with_gradient(func, args, kwargs, tensors)
-    if found is None:
-        alone = [_with_gradient(func, args, kwargs, [each]) for each in tensors]
-        raising = all(each is None for each in alone)
-        found = tensors if raising else [each for some in alone for each in some or ()]
+    found: list[Tensor] = []
+    skip = NO_GRADIENT
+    try:
+        found = _with_gradient(func, args, kwargs, tensors)
+    except Exception as error:  # noqa: BLE001  whatever user code raises
+        skip = RAISES.format(message=f"{type(error).__name__}: {error}"[:200])
+        for each in tensors:
+            with contextlib.suppress(Exception):
+                found += _with_gradient(func, args, kwargs, [each])
     wanted = {id(each) for each in found}
     for each in tensors:
         each.requires_grad_(id(each) in wanted)
-    details = {"count": len(wanted), "of": len(tensors)}
-    return (Note(code="grad_assumed", details=details),) if wanted else ()
+    if not wanted:
+        return Assumption(skip=skip)
+    return Assumption(notes=(Note(code="grad_assumed", details={"count": len(wanted), "of": len(tensors)}),))
 
 
 def _tensors(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Tensor]:
@@ -47,8 +61,8 @@ def _tensors(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Tensor]:
 
 def _with_gradient(
     func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], asked: Sequence[Tensor]
-) -> list[Tensor] | None:
-    """Those of the `asked` tensors that the backward gives a gradient; None where it raises."""
+) -> list[Tensor]:
+    """Those of the `asked` tensors that the backward gives a gradient. Raises what user code raises."""
     copies: dict[int, Tensor] = {}
     wanted = {id(each) for each in asked}
 
@@ -62,15 +76,13 @@ def _with_gradient(
     new_args, new_kwargs = pytree.tree_map(copied, (tuple(args), dict(kwargs)))
     with torch.random.fork_rng(devices=[]), torch.inference_mode(False), torch.enable_grad():
         torch.manual_seed(0)
-        try:
-            outputs = pytree.tree_leaves(func(*new_args, **new_kwargs))
-            outputs = [each for each in outputs if isinstance(each, Tensor) and each.requires_grad]
-            cotangents = [torch.randn_like(each) for each in outputs]
-            inputs = [copies[id(each)] for each in asked]
-            grads = torch.autograd.grad(outputs, inputs, cotangents, allow_unused=True) if outputs else ()
-        except Exception:  # noqa: BLE001  whatever user code raises
-            return None
-    return [each for each, grad in zip(asked, grads, strict=False) if grad is not None and _has_nonzero(grad)]
+        outputs = pytree.tree_leaves(func(*new_args, **new_kwargs))
+        outputs = [each for each in outputs if isinstance(each, Tensor) and each.requires_grad]
+        if not outputs:
+            return []
+        cotangents = [torch.randn_like(each) for each in outputs]
+        grads = torch.autograd.grad(outputs, [copies[id(each)] for each in asked], cotangents, allow_unused=True)
+    return [each for each, grad in zip(asked, grads, strict=True) if grad is not None and _has_nonzero(grad)]
 
 
 def _has_nonzero(grad: Tensor) -> bool:

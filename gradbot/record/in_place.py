@@ -23,8 +23,8 @@ import torch
 from torch import Tensor
 
 from gradbot import codec
-from gradbot.model import Case, CaseResult, CheckSettings, Crash, InputSource, Note, Outcome
-from gradbot.record.assumed import NO_GRADIENT, require_grad
+from gradbot.model import Case, CaseResult, CheckSettings, Crash, InputSource, Outcome
+from gradbot.record.assumed import Assumption, require_grad
 from gradbot.record.signature import signature, wants_grad
 from gradbot.record.spool import InPlace
 
@@ -54,7 +54,7 @@ def checker(
         case = _case(target, index, assumed=assumed)
         path = folder / f"{uuid.uuid4().hex}.result.json"
         result = _attempt(case, cls, args, kwargs, path, seconds, widen=True)
-        if result.outcome is Outcome.ERRORED or result.reason == "user_error":
+        if result.outcome in (Outcome.ERRORED, Outcome.SKIPPED) or result.reason == "user_error":
             # Not every tensor that a call uses is within reach, and float64 may meet float32: as it was, then.
             again = _attempt(_as_called(case, args, kwargs), cls, args, kwargs, path, seconds, widen=False)
             result = again if again.outcome is not Outcome.ERRORED else result
@@ -142,16 +142,16 @@ def _checked(case: Case, cls: type | None, args: tuple[Any, ...], kwargs: dict[s
 
     gc.disable()
     func: Callable[..., Any] = _op(case.target) if cls is None else cls.apply  # type: ignore[attr-defined]
-    notes: tuple[Note, ...] = ()
+    assumed = Assumption()
     with torch.inference_mode(False), torch.enable_grad():
         args, kwargs = _with_leaves((args, kwargs), _upcast(args, kwargs, widen=widen))
         if not wants_grad(signature(args, kwargs)):
-            notes = require_grad(func, args, kwargs)
-            if not notes:
-                details = {"reason": NO_GRADIENT}
+            assumed = require_grad(func, args, kwargs)
+            if assumed.skip:
+                details = {"reason": assumed.skip}
                 return CaseResult(case=case, outcome=Outcome.SKIPPED, reason="configured", details=details)
         result = _settled(check_case(case, func, args, kwargs, function_class=cls))
-    return dataclasses.replace(result, notes=(*notes, *result.notes))
+    return dataclasses.replace(result, notes=(*assumed.notes, *result.notes))
 
 
 def _op(target: str) -> Any:

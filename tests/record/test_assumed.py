@@ -67,6 +67,12 @@ class Nothing(Thresholded):
         return None, None
 
 
+class Broken(Thresholded):
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor, None]:
+        raise RuntimeError("broken")
+
+
 RIGHT = [Thresholded, Zeroed, Refusing]
 
 
@@ -78,24 +84,28 @@ def call(dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
 @pytest.mark.parametrize("cls", RIGHT)
 def test_an_input_is_taken_to_require_grad_where_the_backward_gives_one(cls: Any) -> None:
     args = call()
-    (note,) = require_grad(cls.apply, args, {})
+    (note,) = require_grad(cls.apply, args, {}).notes
     assert [each.requires_grad for each in args] == [True, False]
     assert note_text(note).startswith("no recorded call had an input that requires grad; assumed of 1 of 2")
 
 
 def test_where_the_backward_gives_nothing_nothing_is_assumed() -> None:
     args = call()
-    assert require_grad(Nothing.apply, args, {}) == ()
+    assert "gives none of them a gradient" in require_grad(Nothing.apply, args, {}).skip
     assert not any(each.requires_grad for each in args)
 
 
-def test_a_call_that_always_raises_is_met_as_users_would_meet_it() -> None:
-    def raises(x: Tensor) -> Tensor:
-        raise ValueError("no")
+def test_a_backward_that_raises_whoever_requires_grad_is_said_and_nothing_assumed() -> None:
+    args = call()
+    assert "where they do it raises RuntimeError: broken" in require_grad(Broken.apply, args, {}).skip
+    assert not any(each.requires_grad for each in args)
 
-    x = torch.ones(2)
-    require_grad(raises, (x,), {})
-    assert x.requires_grad
+
+def test_parameters_in_containers_that_autograd_does_not_see_are_not_assumed_to_require_grad() -> None:
+    x, threshold = call()
+    assumed = require_grad(lambda x, options: Thresholded.apply(x, options["at"]), (x, {"at": threshold}), {})
+    assert assumed.notes
+    assert (x.requires_grad, threshold.requires_grad) == (True, False)
 
 
 def test_asking_changes_neither_the_inputs_nor_the_random_state() -> None:
@@ -158,7 +168,7 @@ def test_calls_that_show_what_requires_grad_win(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode, torch.enable_grad])
 @pytest.mark.parametrize(
     ("cls", "outcome"),
-    [(Thresholded, Outcome.PASSED), (Refusing, Outcome.PASSED), (Wrong, Outcome.FAILED), (Nothing, Outcome.SKIPPED)],
+    [(Thresholded, Outcome.PASSED), (Refusing, Outcome.PASSED), (Wrong, Outcome.FAILED), (Broken, Outcome.SKIPPED)],
 )
 def test_in_place_the_same_holds(mode: Any, cls: type, outcome: Outcome, tmp_path: Path) -> None:
     with mode():
