@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from pytest_plugin.warm import run_pytest
+
+from gradbot import codec
+from gradbot.model import Report
 
 KERNELS = """
 import torch
@@ -129,18 +137,52 @@ def make_project(folder: Path, tests: str = TESTS) -> Path:
     return folder
 
 
-def run_in(folder: Path, *command: str, **environment: str) -> subprocess.CompletedProcess[str]:
+@dataclass(frozen=True, kw_only=True)
+class Ran:
+    """What a run of the suite printed, the report that it left, and what was written of its calls, by target."""
+
+    said: str
+    report: Report | None
+    recordings: dict[str, Any]
+
+
+def run_suite(folder: Path, *options: str) -> Ran:
+    """Run the project's suite with pytest; what `--gradbot-dir` names in `options` is read back."""
+    report = folder / ".gradbot" / "report.json"
+    report.unlink(missing_ok=True)
+    # hypothesis' plugin takes a second to import and has no part in this
+    said = run_pytest(folder, ("-q", "-p", "no:cacheprovider", "-p", "no:hypothesispytest", *options), _environ(folder))
+    written = folder / options[options.index("--gradbot-dir") + 1] if "--gradbot-dir" in options else None
+    return Ran(
+        said=said,
+        report=codec.loads(report.read_bytes(), Report) if report.exists() else None,
+        recordings=recordings(written) if written else {},
+    )
+
+
+def recordings(folder: Path) -> dict[str, Any]:
+    """The samples in a folder of recordings, by target."""
+    files = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+    return {file["target"]: file["samples"] for file in files}
+
+
+def run_in(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
     """Run a Python module in the project as a user would."""
     return subprocess.run(
         [sys.executable, "-m", *command],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1", "PY_COLORS": "0", **environment},
+        env=_environ(folder),
         capture_output=True,
         text=True,
         timeout=300,
     )
 
 
-def outcomes(output: str) -> str:
-    """pytest's closing line without its time."""
-    return output.strip().splitlines()[-1].rpartition(" in ")[0]
+def outcomes(ran: Ran) -> str:
+    """pytest's closing line without its time; what gradbot says below it is left out."""
+    closing = [line for line in ran.said.splitlines() if line.strip() and not line.startswith(("gradbot:", "  not "))]
+    return closing[-1].rpartition(" in ")[0]
+
+
+def _environ(folder: Path) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1", "PY_COLORS": "0"}
