@@ -17,10 +17,14 @@ from gradbot.engine.checks import layouts
 from gradbot.engine.checks.context import Context, concluded, cotangents, raised
 from gradbot.engine.checks.values import Values, dense, disagrees, where_finite
 from gradbot.engine.diagnose.strides import strides_ignored
+from gradbot.engine.subject import seed_everything
 from gradbot.engine.user_errors import one_line
 from gradbot.model import CheckName, CheckResult, Finding, Severity
 
 NAME = CheckName.GRAD_OUTPUTS
+
+_SEED = 0
+"""Every backward starts from it: one that draws random numbers draws the same, or nothing could be compared."""
 
 HUGE = 2.0**12  # a power of two, so that scaling is exact; within reach of float16
 
@@ -52,6 +56,7 @@ def _vjp(outputs: tuple[Tensor, ...], inputs: tuple[Tensor, ...]) -> Callable[[S
     def vjp(directions: Sequence[Tensor]) -> Values:
         # a backward that writes into grad_output must not spoil the next test: copies of the same layout
         copies = [layouts.copy_of(each) for each in directions]
+        seed_everything(_SEED)
         return torch.autograd.grad(outputs, inputs, copies, retain_graph=True, allow_unused=True)
 
     return vjp
@@ -171,6 +176,7 @@ def _input_test(
         place, details = None, {"layout": name}
         try:
             copies = [each.clone() for each in first]
+            seed_everything(_SEED)
             found = torch.autograd.grad(outputs, inputs, copies, allow_unused=True)
             place = disagrees(
                 where_finite(found, base), where_finite(base, base), relative=context.rounding, scales=base
@@ -194,6 +200,7 @@ def _copies_stand_for_inputs(context: Context, base: Values, first: Sequence[Ten
     inputs = [each.detach().clone().requires_grad_() for each in context.subject.inputs]
     try:
         outputs = context.subject.graph(inputs)
+        seed_everything(_SEED)
         found = torch.autograd.grad(outputs, inputs, [each.clone() for each in first], allow_unused=True)
     except Exception:  # noqa: BLE001 - then it is the copies that it does not bear, whatever their layout
         return False

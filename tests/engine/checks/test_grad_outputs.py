@@ -89,6 +89,13 @@ def test_a_pole_is_no_finding() -> None:
     assert_passes(run("grad_outputs", torch.sqrt, x))
 
 
+def test_a_backward_that_draws_random_numbers_is_neither_nonlinear_nor_a_matter_of_layout() -> None:
+    noisy = rule(torch.sin, lambda ctx, x, g: g * x.cos() * (1 + torch.rand_like(x)))
+    assert_passes(run("grad_outputs", noisy.apply, real(3, 4)))
+    nonlinear = rule(torch.sin, lambda ctx, x, g: g.abs() * x.cos() * (1 + torch.rand_like(x)))
+    assert_fails(run("grad_outputs", nonlinear.apply, real(3, 4)), "nonlinear_backward")
+
+
 def test_arithmetic_in_single_precision_is_not_called_nonlinear() -> None:
     assert_passes(run("grad_outputs", lambda x: x.float().tanh().double(), real(4, 5)))
 
