@@ -13,6 +13,7 @@ from gradbot.engine.compat.backward import backward_jacobian, largest_difference
 from gradbot.engine.compat.batched import refuse_unbatched_backward, refuse_unbatched_forward
 from gradbot.engine.compat.constant import refuse_variation
 from gradbot.engine.compat.failures import GradcheckError, failure, finding
+from gradbot.engine.compat.first_look import leaves_no_doubt
 from gradbot.engine.compat.forward import forward_jacobian, refuse_random_jvp
 from gradbot.engine.compat.forward import refuse_layouts as refuse_input_layouts
 from gradbot.engine.compat.layouts import Coordinates, coordinates
@@ -57,7 +58,7 @@ def check(subject: Subject, options: Options) -> None:
     if options.check_forward_ad and not options.check_backward_ad:
         refuse_input_layouts(subject)
     measured = measure(subject, base, options)
-    if options.check_backward_ad and not _projections_agree(measured, agrees_backward, generator):
+    if options.check_backward_ad and not _backward_agrees(measured, generator):
         measured = with_columns(measured)
         _check_backward(measured)
     if options.check_forward_ad:
@@ -79,9 +80,16 @@ def check(subject: Subject, options: Options) -> None:
             refuse_undefined_grads(subject, base)
 
 
+def _backward_agrees(measured: Measured, generator: torch.Generator) -> bool:
+    """Whether no full Jacobian is needed."""
+    if leaves_no_doubt(measured.scene, measured.coordinates, generator):
+        return True
+    return _projections_agree(measured, agrees_backward, generator)
+
+
 def _projections_agree(measured: Measured, agrees: Projection, generator: torch.Generator) -> bool:
-    """Whether fast mode settles it; never in slow mode, nor where the function refuses to be moved."""
-    if not measured.scene.options.fast_mode or is_small(measured.scene, measured.coordinates):
+    """Whether projections settle it; never for a handful of entries, nor where the function refuses to be moved."""
+    if is_small(measured.scene, measured.coordinates):
         return False
     try:
         return agrees(measured.scene, measured.coordinates, generator)

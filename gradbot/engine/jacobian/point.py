@@ -130,9 +130,9 @@ class Point:
         return kept
 
 
-def look(problem: Problem) -> Point:
-    """The problem at its inputs."""
-    linearization = problem.linearize()
+def look(problem: Problem, linearization: Linearization | None = None) -> Point:
+    """The problem at its inputs; `linearization` where they were looked at already."""
+    linearization = linearization or problem.linearize()
     outputs, inputs = linearization.outputs, problem.inputs
     roundoffs = [UNIT_ROUNDOFF.get(each.dtype, 2.0**-53) for each in (*inputs, *outputs)]
     return Point(
