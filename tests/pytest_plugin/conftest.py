@@ -29,9 +29,3 @@ def checked(project: Path) -> Ran:
 def recorded(project: Path) -> Ran:
     """With calls recorded into `cases`."""
     return run_suite(project, "--gradbot-record", "--gradbot-dir", "cases")
-
-
-@pytest.fixture(scope="session")
-def spread(project: Path) -> Ran:
-    """With both, in two workers of pytest-xdist: what is recorded goes into `spread`."""
-    return run_suite(project, "--gradbot", "--gradbot-record", "--gradbot-dir", "spread", "-n", "2")

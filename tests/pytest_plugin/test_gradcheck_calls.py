@@ -70,7 +70,8 @@ def test_the_closing_line_says_what_was_found(checked: Ran) -> None:
     assert "7 gradcheck calls, 4 right, 1 wrong, 2 failed as their tests expect" in line
 
 
-def test_under_xdist_and_while_recording_the_report_is_the_same(checked: Ran, spread: Ran) -> None:
+def test_under_xdist_the_report_is_the_same(project: Path, checked: Ran) -> None:
+    spread = run_suite(project, "--gradbot", "-n", "2")
     assert outcomes(spread) == outcomes(checked)
     assert by_test(reported(spread)) == by_test(reported(checked))
 

@@ -26,7 +26,9 @@ def test_the_suite_ends_as_it_does_without(plain: Ran, recorded: Ran) -> None:
     assert outcomes(recorded) == outcomes(plain) == "2 failed, 8 passed"
 
 
-def test_under_xdist_and_while_checking_the_same_is_kept(recorded: Ran, spread: Ran) -> None:
+def test_under_xdist_the_same_is_kept(project: Path, recorded: Ran) -> None:
+    spread = run_suite(project, "--gradbot-record", "--gradbot-dir", "spread", "-n", "2")
+    assert outcomes(spread) == outcomes(recorded)
     assert {name: len(found) for name, found in spread.recordings.items()} == {
         name: len(found) for name, found in recorded.recordings.items()
     }
