@@ -106,7 +106,8 @@ def test_checks_in_place_end_when_their_time_is_up(tmp_path: Path) -> None:
     for _ in range(5):
         check("slow", Slow, (torch.ones(2, requires_grad=True),), {})
     results = [codec.loads(path.read_text(), CaseResult) for path in tmp_path.glob("*.result.json")]
-    assert [result.outcome for result in results] == [Outcome.TIMED_OUT] * 2
+    assert {result.outcome for result in results} == {Outcome.TIMED_OUT}
+    assert len(results) <= 2  # each takes 0.3 s at least; a busy machine may need all of the 0.5 s for the first
 
 
 HIDDEN = {"scale": torch.full((3, 3), 0.5)}
