@@ -24,7 +24,7 @@ from gradbot.model import CheckName, CheckResult, Finding, Severity
 NAME = CheckName.GRAD_OUTPUTS
 
 _SEED = 0
-"""Every backward starts from it: one that draws random numbers draws the same, or nothing could be compared."""
+"""Where backwards that draw random numbers start from, or nothing could be compared."""
 
 HUGE = 2.0**12  # a power of two, so that scaling is exact; within reach of float16
 
@@ -36,27 +36,35 @@ def run(context: Context) -> CheckResult:
         outputs = subject.graph()
         first = cotangents(outputs, context.generator(1))
         second = cotangents(outputs, context.generator(2))
-        vjp = _vjp(outputs, subject.inputs)
+        vjp = _vjp(outputs, subject.inputs, draws=False)
+        state = torch.get_rng_state()
         base = vjp(first)
+        draws = not torch.equal(state, torch.get_rng_state()) or any(each.is_cuda for each in subject.inputs)
+        if draws:
+            vjp = _vjp(outputs, subject.inputs, draws=True)
+            base = vjp(first)
     except Exception as error:  # noqa: BLE001 - whatever user code raises is part of the verdict
         return raised(context, NAME, error, "backward")
     tests: list[Callable[[], Finding | None]] = [
         lambda: _zero(context, vjp, first, base),
-        *(_layout_test(context, vjp, name, variant, base) for name, variant in _variants(first)),
+        *(_layout_test(context, vjp, name, variant, base, draws=draws) for name, variant in _variants(first)),
         lambda: _scaled(context, vjp, first, base, HUGE),
         lambda: _scaled(context, vjp, first, base, -1.0),
         lambda: _added(context, vjp, first, second, base),
-        *(_input_test(context, name, each, base, first) for name, each in _input_variants(context)),
+        *(_input_test(context, name, each, base, first, draws=draws) for name, each in _input_variants(context)),
     ]
     findings, notes = context.found(tests)
     return concluded(NAME, _first_of_each(findings), notes=notes)
 
 
-def _vjp(outputs: tuple[Tensor, ...], inputs: tuple[Tensor, ...]) -> Callable[[Sequence[Tensor]], Values]:
-    def vjp(directions: Sequence[Tensor]) -> Values:
+def _vjp(outputs: tuple[Tensor, ...], inputs: tuple[Tensor, ...], *, draws: bool) -> Callable[..., Values]:
+    """The backward; with `draws`, of one seed, since it may draw random numbers."""
+
+    def vjp(directions: Sequence[Tensor], seed: int = _SEED) -> Values:
         # a backward that writes into grad_output must not spoil the next test: copies of the same layout
         copies = [layouts.copy_of(each) for each in directions]
-        seed_everything(_SEED)
+        if draws:
+            seed_everything(seed)
         return torch.autograd.grad(outputs, inputs, copies, retain_graph=True, allow_unused=True)
 
     return vjp
@@ -125,7 +133,7 @@ def _variants(first: Sequence[Tensor]) -> Iterator[tuple[str, list[Tensor]]]:
 
 
 def _layout_test(
-    context: Context, vjp: Callable[..., Values], name: str, variant: list[Tensor], base: Values
+    context: Context, vjp: Callable[..., Values], name: str, variant: list[Tensor], base: Values, *, draws: bool
 ) -> Callable[[], Finding | None]:
     def test() -> Finding | None:
         expected = vjp([each.clone(memory_format=torch.contiguous_format) for each in variant])
@@ -141,6 +149,9 @@ def _layout_test(
         )
         if place is None:
             return None
+        contiguous = [each.clone(memory_format=torch.contiguous_format) for each in variant]
+        if draws and disagrees(vjp(contiguous, _SEED + 1), expected, relative=context.rounding) is not None:
+            return None  # random numbers fill memory in the order of its layout
         diagnosis = strides_ignored(vjp, variant, found, expected)
         return context.finding(NAME, "grad_output_layout", input=place, diagnosis=diagnosis, details={"layout": name})
 
@@ -163,7 +174,7 @@ def _input_variants(context: Context) -> Iterator[tuple[str, list[Tensor]]]:
 
 
 def _input_test(
-    context: Context, name: str, inputs: list[Tensor], base: Values, first: Sequence[Tensor]
+    context: Context, name: str, inputs: list[Tensor], base: Values, first: Sequence[Tensor], *, draws: bool
 ) -> Callable[[], Finding | None]:
     def test() -> Finding | None:
         try:
@@ -176,7 +187,8 @@ def _input_test(
         place, details = None, {"layout": name}
         try:
             copies = [each.clone() for each in first]
-            seed_everything(_SEED)
+            if draws:
+                seed_everything(_SEED)
             found = torch.autograd.grad(outputs, inputs, copies, allow_unused=True)
             place = disagrees(
                 where_finite(found, base), where_finite(base, base), relative=context.rounding, scales=base
@@ -185,22 +197,24 @@ def _input_test(
                 return None
         except Exception as error:  # noqa: BLE001 - the forward took it and the backward did not
             details["message"] = one_line(error)
-        if not _copies_stand_for_inputs(context, base, first):
+        if not _copies_stand_for_inputs(context, base, first, draws=draws):
             return None
         return context.finding(NAME, "input_layout", input=place, details=details)
 
     return test
 
 
-def _copies_stand_for_inputs(context: Context, base: Values, first: Sequence[Tensor]) -> bool:
+def _copies_stand_for_inputs(context: Context, base: Values, first: Sequence[Tensor], *, draws: bool) -> bool:
     """Whether copies of the very same layout give the same gradients.
 
-    They do not where the function holds the inputs a second time, as closures over a module's parameters do.
+    They do not where the function holds the inputs a second time, as closures over a module's parameters do, nor where
+    the backward draws random numbers, which fill memory in another order where it is laid out otherwise.
     """
     inputs = [each.detach().clone().requires_grad_() for each in context.subject.inputs]
     try:
         outputs = context.subject.graph(inputs)
-        seed_everything(_SEED)
+        if draws:
+            seed_everything(_SEED + 1)
         found = torch.autograd.grad(outputs, inputs, [each.clone() for each in first], allow_unused=True)
     except Exception:  # noqa: BLE001 - then it is the copies that it does not bear, whatever their layout
         return False

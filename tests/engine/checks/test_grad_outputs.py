@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 from engine.checks.wrong import assert_fails, assert_passes, kinds, real, rule, run
@@ -89,9 +92,15 @@ def test_a_pole_is_no_finding() -> None:
     assert_passes(run("grad_outputs", torch.sqrt, x))
 
 
-def test_a_backward_that_draws_random_numbers_is_neither_nonlinear_nor_a_matter_of_layout() -> None:
-    noisy = rule(torch.sin, lambda ctx, x, g: g * x.cos() * (1 + torch.rand_like(x)))
+@pytest.mark.parametrize("like", [lambda x, g: x, lambda x, g: g], ids=["inputs", "grad_outputs"])
+def test_a_backward_that_draws_random_numbers_is_neither_nonlinear_nor_a_matter_of_layout(
+    like: Callable[..., Any],
+) -> None:
+    noisy = rule(torch.sin, lambda ctx, x, g: g * x.cos() * (1 + torch.rand_like(like(x, g))))
     assert_passes(run("grad_outputs", noisy.apply, real(3, 4)))
+
+
+def test_a_backward_that_draws_random_numbers_may_still_be_nonlinear() -> None:
     nonlinear = rule(torch.sin, lambda ctx, x, g: g.abs() * x.cos() * (1 + torch.rand_like(x)))
     assert_fails(run("grad_outputs", nonlinear.apply, real(3, 4)), "nonlinear_backward")
 
