@@ -51,11 +51,12 @@ def measure(
     folder = Path(tempfile.mkdtemp(prefix="gradbot-recording-"))
     (folder / "gradbot.toml").write_text('recorded = "cases"\n')
     gradbot = [sys.executable, "-m", "gradbot"]
-    cases = ["--dir", str(folder / "cases"), *(["--check"] if in_place else [])]
+    cases = ["--config", str(folder / "gradbot.toml"), *(["--check"] if in_place else [])]
+    report_path = folder / ".gradbot" / "report.json"
     plain, recorded, results = [], [], []
     for path in paths:
         where = path if path.is_dir() else path.parent
-        (where / ".gradbot" / "report.json").unlink(missing_ok=True)
+        report_path.unlink(missing_ok=True)
         pytest = ["timeout", "-s", "INT", "-k", "60", f"{seconds:g}", sys.executable, "-m", "pytest", "-q"]
         pytest += ["-p", "no:cacheprovider", "-p", "no:xdist", "--continue-on-collection-errors", str(path)]
         pytest += ["-k", expression] if expression else []
@@ -63,7 +64,7 @@ def measure(
             plain += [run(pytest, where)] if runs else []
             recorded.append(run([*gradbot, "record", "-p", package, *cases, "--", *pytest], where))
         if in_place:
-            results += read(where / ".gradbot" / "report.json").get("results", [])
+            results += read(report_path).get("results", [])
     options = ["--json", str(folder / "report.json"), "-q", "--retries", "0"]
     run([*gradbot, "check", package, *options], folder)
     report = read(folder / "report.json")
