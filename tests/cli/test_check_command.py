@@ -182,13 +182,24 @@ def test_bad_usage_is_2_and_one_clear_line(
     assert "Traceback" not in errors
 
 
-@pytest.mark.parametrize("arguments", [["--case", "no-such-case"], ["ops:Rihgt"], ["--python", "/bin/true"]])
-def test_a_run_that_never_began_leaves_the_last_report(project: Path, everything: object, arguments: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--case", "no-such-case"], "no-such-case"),
+        (["ops:Rihgt"], "did you mean ops:Right?"),
+        (["--python", "/bin/true"], "/bin/true"),
+    ],
+)
+def test_a_run_that_never_began_says_why_and_leaves_the_last_report(
+    project: Path, everything: object, arguments: list[str], says: str
+) -> None:
     names = ("report.json", "junit.xml", "report.html")
     files = [project / ".gradbot" / name for name in names]
     for path in files:
         path.write_text(f"kept {path.name}")
-    assert gradbot(project, "check", *arguments).returncode == ExitCode.USAGE
+    done = gradbot(project, "check", *arguments)
+    assert done.returncode == ExitCode.USAGE
+    assert says in done.stderr
     assert [path.read_text() for path in files] == [f"kept {name}" for name in names]
 
 
@@ -199,12 +210,6 @@ def test_gradbot_itself_broken_is_4(
     monkeypatch.setattr(static, "scan", lambda *_, **__: 1 / 0)
     assert main.run(["check"]) == ExitCode.BROKEN
     assert "gradbot itself broke" in capfd.readouterr().err
-
-
-def test_a_target_that_is_not_there_is_2_with_the_nearest(project: Path) -> None:
-    done = gradbot(project, "check", "ops:Rihgt")
-    assert done.returncode == ExitCode.USAGE
-    assert "did you mean ops:Right?" in done.stderr
 
 
 def test_shards_are_planned_run_and_joined(project: Path) -> None:
