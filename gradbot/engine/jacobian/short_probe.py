@@ -8,7 +8,7 @@ the bars. Where they do not, nothing is said: that is for methods that know thei
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
@@ -26,6 +26,7 @@ _NO_DOUBT = 1e-9
 _NOISE = 6 * math.sqrt(2) * 0.6
 """Times the unit roundoff and the value: a difference's rounding, as the probe's bars have it."""
 _BENT = 0.01
+_NARROW = 2.0**-8
 _LARGE = 16.0
 _ALIKE = 16.0
 """Bars within such a factor need no weights."""
@@ -116,7 +117,13 @@ def short_probe(point: Point, direction: str, tolerances: Tolerances, generator:
             other = _extrapolated(point, _moved(point, generator, scale))
             tests += [_test(point, other, each) for each in pulls]
         if not all(each.agrees for each in tests):
-            return Seen(sight=Sight.DISPUTED)
+            # a kink close by, as between elements of a sorted row, lies outside a far narrower step
+            move = _move(point, move.along * _NARROW)
+            bars = _rounding(point, move.outputs)
+            pulls = [replace(each, bar=_norm(each.cotangent * bars.bar)) for each in pulls]
+            tests = [_test(point, move, each) for each in pulls]
+            if not all(each.agrees and each.beyond_doubt for each in tests):
+                return Seen(sight=Sight.DISPUTED)
         return _agreement(point, tolerances, move, bars, pulls, tests)
 
 

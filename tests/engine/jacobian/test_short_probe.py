@@ -59,6 +59,14 @@ def test_curvature_is_extrapolated_away() -> None:
     assert seen(problem(lambda x: scaled(x.tan(), 1.001), steep)).sight is Sight.DISPUTED
 
 
+def test_a_kink_close_by_is_stepped_inside_of() -> None:
+    close = torch.tensor([1.0, 1.0 + 1e-6, 2.0, 0.5, -1e-6, 1e-6, 0.3, 4.0], dtype=torch.float64).requires_grad_()
+    for func in (lambda x: x.sort().values, torch.relu):
+        assert seen(problem(func, close)).sight is Sight.CLEAR
+        assert seen(problem(lambda x, f=func: scaled(f(x), 1.001), close)).sight is Sight.DISPUTED
+    assert seen(problem(torch.relu, torch.zeros(4, dtype=torch.float64).requires_grad_())).sight is Sight.DISPUTED
+
+
 @given(seed=st.integers(0, 10_000), factor=st.sampled_from([0.0, -1.0, 0.5, 0.999, 1.0001, 1.001, 2.0]))
 @settings(max_examples=60, deadline=None)
 def test_no_wrong_factor_is_clear_whatever_the_seed(seed: int, factor: float) -> None:
