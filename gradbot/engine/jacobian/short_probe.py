@@ -104,27 +104,44 @@ def short_probe(point: Point, direction: str, tolerances: Tolerances, generator:
         scale = natural_scale(point)
         move = _moved(point, generator, scale)
         bars = _rounding(point, move.outputs)
-        if not bars.finite.all() or _bent(point, move):
+        if not bars.finite.all():
             return Seen(sight=Sight.DISPUTED)
         if direction == "forward":
-            return _compare_tangents(point, tolerances, [move, _moved(point, generator, scale)], bars)
+            other = _moved(point, generator, scale)
+            return _compare_tangents(point, tolerances, [move, other], bars)
         pulls = _pulls(point, generator, bars)
+        if not _bent(point, move):
+            move, tests = _tested(point, generator, scale, move, pulls)
+            if all(each.agrees for each in tests):
+                return _agreement(point, tolerances, move, bars, pulls, tests)
+        return _close_by(point, tolerances, move, pulls)
+
+
+def _tested(
+    point: Point, generator: np.random.Generator, scale: Array, move: _Move, pulls: list[_Pull]
+) -> tuple[_Move, list[_Test]]:
+    """Tests along a direction; with a smaller truncation error, and along another direction, where they leave doubt."""
+    tests = [_test(point, move, each) for each in pulls]
+    if not all(each.beyond_doubt for each in tests):
+        move = _extrapolated(point, move)
         tests = [_test(point, move, each) for each in pulls]
-        if not all(each.beyond_doubt for each in tests):
-            move = _extrapolated(point, move)
-            tests = [_test(point, move, each) for each in pulls]
-        if all(each.agrees for each in tests) and not all(each.beyond_doubt for each in tests):
-            other = _extrapolated(point, _moved(point, generator, scale))
-            tests += [_test(point, other, each) for each in pulls]
-        if not all(each.agrees for each in tests):
-            # a kink close by, as between elements of a sorted row, lies outside a far narrower step
-            move = _move(point, move.along * _NARROW)
-            bars = _rounding(point, move.outputs)
-            pulls = [replace(each, bar=_norm(each.cotangent * bars.bar)) for each in pulls]
-            tests = [_test(point, move, each) for each in pulls]
-            if not all(each.agrees and each.beyond_doubt for each in tests):
-                return Seen(sight=Sight.DISPUTED)
-        return _agreement(point, tolerances, move, bars, pulls, tests)
+    if all(each.agrees for each in tests) and not all(each.beyond_doubt for each in tests):
+        other = _extrapolated(point, _moved(point, generator, scale))
+        tests += [_test(point, other, each) for each in pulls]
+    return move, tests
+
+
+def _close_by(point: Point, tolerances: Tolerances, move: _Move, pulls: list[_Pull]) -> Seen:
+    """A kink close by, as between elements of a sorted row, lies outside of a far narrower step."""
+    move = _move(point, move.along * _NARROW)
+    bars = _rounding(point, move.outputs)
+    if not bars.finite.all() or _bent(point, move):
+        return Seen(sight=Sight.DISPUTED)
+    pulls = [replace(each, bar=_norm(each.cotangent * bars.bar)) for each in pulls]
+    tests = [_test(point, move, each) for each in pulls]
+    if not all(each.agrees and each.beyond_doubt for each in tests):
+        return Seen(sight=Sight.DISPUTED)
+    return _agreement(point, tolerances, move, bars, pulls, tests)
 
 
 def _moved(point: Point, generator: np.random.Generator, scale: Array) -> _Move:
