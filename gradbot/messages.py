@@ -107,6 +107,10 @@ NOTES: Mapping[str, str] = {
     "worker_exit": "a worker died while it ended, after its cases were done: {message}",
     "discovery": "{message}",
     "requires_grad_assumed": "no input was marked as requiring grad; every floating-point one was checked",
+    "symmetric_assumed": (
+        "{count} recorded input(s) are symmetric matrices: steps kept them so; to declare that, "
+        'projection = "gradbot.engine.projections:symmetric"'
+    ),
     "grad_assumed": (
         "no recorded call had an input that requires grad; assumed of {count} of {of} floating-point inputs, "
         "those that the backward gives a gradient"

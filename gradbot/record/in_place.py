@@ -138,7 +138,7 @@ def _wait(child: int, case: Case, seconds: float) -> CaseResult | None:
 
 
 def _checked(case: Case, cls: type | None, args: tuple[Any, ...], kwargs: dict[str, Any], *, widen: bool) -> CaseResult:
-    from gradbot.engine.api import check_case
+    from gradbot.record.symmetric import check_recorded
 
     gc.disable()
     func: Callable[..., Any] = _op(case.target) if cls is None else cls.apply  # type: ignore[attr-defined]
@@ -150,7 +150,7 @@ def _checked(case: Case, cls: type | None, args: tuple[Any, ...], kwargs: dict[s
             if assumed.skip:
                 details = {"reason": assumed.skip}
                 return CaseResult(case=case, outcome=Outcome.SKIPPED, reason="configured", details=details)
-        result = _settled(check_case(case, func, args, kwargs, function_class=cls))
+        result = _settled(check_recorded(case, func, args, kwargs, function_class=cls))
     return dataclasses.replace(result, notes=(*assumed.notes, *result.notes))
 
 

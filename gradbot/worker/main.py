@@ -15,7 +15,7 @@ from typing import Any
 from gradbot import codec
 from gradbot.config import Config
 from gradbot.errors import ExplainedError
-from gradbot.model import Case, CaseResult, CheckResult, Crash, Discovery, Outcome, SourceModule
+from gradbot.model import Case, CaseResult, CheckResult, Crash, Discovery, InputSource, Outcome, SourceModule
 from gradbot.run.launch import DEVICE_VARIABLE
 from gradbot.worker.limits import die_with_parent, limit_memory, no_core_files
 from gradbot.worker.recordings import as_stale, stale
@@ -198,11 +198,13 @@ def _ask_for_determinism() -> None:
 
 def _check(case: Case, loaded: Any, told: _Told) -> CaseResult:
     from gradbot.engine import api
+    from gradbot.record.symmetric import check_recorded
 
     if case.settings.skip:
         details = {"reason": case.settings.skip}
         return CaseResult(case=case, outcome=Outcome.SKIPPED, reason="configured", details=details)
-    result = api.check_case(
+    check = api.check_case if case.source is not InputSource.RECORDED else check_recorded
+    result = check(
         replace(case, seed=own_seed(case)),
         loaded.func,
         loaded.args,

@@ -59,3 +59,37 @@ def test_a_leaky_layer_trains() -> None:
         spikes, potential = layer(x, potential)
     (spikes.sum() + potential.sum()).backward()
     assert bool(torch.isfinite(x.grad).all())
+
+
+def slope_of(x: object, grad: object, spikes: object) -> object:
+    """A surrogate of our own."""
+    return grad / (1 + 5 * x.abs()) ** 2
+
+
+def test_a_surrogate_of_our_own_passes_a_gradient() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(4, 6, requires_grad=True)
+    surrogate.custom_surrogate(slope_of)(x).sum().backward()
+    assert torch.allclose(x.grad, 1 / (1 + 5 * x.detach().abs()) ** 2)
+
+
+@pytest.mark.parametrize("tolerance", [0, 2])
+def test_several_spikes_of_a_train_have_times(tolerance: int) -> None:
+    torch.manual_seed(0)
+    spikes = torch.rand(10, 3, 5, requires_grad=True)
+    fired = surrogate.atan()(spikes - 0.4)
+    loss = functional.mse_temporal_loss(target_is_time=True, multi_spike=True, tolerance=tolerance)
+    loss(fired, torch.tensor([1.0, 4.0]).view(2, 1, 1).expand(2, 3, 5).clone()).backward()
+    assert spikes.grad.shape == spikes.shape
+
+
+@pytest.mark.parametrize("module", ["leakyparallel", "leakykernel"])
+def test_layers_of_all_steps_at_once_train(module: str) -> None:
+    layers = pytest.importorskip(f"snntorch._neurons.{module}")
+    kind = getattr(layers, "LeakyKernel" if module == "leakykernel" else "LeakyParallel")
+    torch.manual_seed(0)
+    layer, x = kind(input_size=4, hidden_size=3), torch.randn(6, 2, 4, requires_grad=True)
+    spikes = layer(x)
+    spikes = spikes[0] if isinstance(spikes, tuple) else spikes
+    spikes.sum().backward()
+    assert x.grad.shape == x.shape
