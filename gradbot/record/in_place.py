@@ -119,22 +119,41 @@ def _forked(work: Callable[[], CaseResult], case: Case, path: Path, seconds: flo
 
 
 def _wait(child: int, case: Case, seconds: float) -> CaseResult | None:
+    try:
+        status = _status(child, seconds)
+    except BaseException:  # an interrupt of the suite: the fork is a process group of its own and would go on
+        _stop(child)
+        raise
+    if status is None:
+        _stop(child)
+        return CaseResult(case=case, outcome=Outcome.TIMED_OUT, crash=Crash(cause="timeout", limit=f"{seconds:g} s"))
+    code = os.waitstatus_to_exitcode(status)
+    if code == 0:
+        return None
+    if code < 0:
+        crash = Crash(cause="signal", signal=signal.Signals(-code).name)
+    else:
+        crash = Crash(cause="exit", exit_code=code)
+    return CaseResult(case=case, outcome=Outcome.CRASHED, crash=crash)
+
+
+def _status(child: int, seconds: float) -> int | None:
+    """The wait status of the fork; None where it is still running after `seconds`."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
-            code = os.waitstatus_to_exitcode(status)
-            if code == 0:
-                return None
-            if code < 0:
-                crash = Crash(cause="signal", signal=signal.Signals(-code).name)
-            else:
-                crash = Crash(cause="exit", exit_code=code)
-            return CaseResult(case=case, outcome=Outcome.CRASHED, crash=crash)
+            return status
         time.sleep(0.002)
-    os.killpg(child, signal.SIGKILL)
+    return None
+
+
+def _stop(child: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(child, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)  # what it has started itself
     os.waitpid(child, 0)
-    return CaseResult(case=case, outcome=Outcome.TIMED_OUT, crash=Crash(cause="timeout", limit=f"{seconds:g} s"))
 
 
 def _checked(case: Case, cls: type | None, args: tuple[Any, ...], kwargs: dict[str, Any], *, widen: bool) -> CaseResult:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import os
+import signal
 import time
 from pathlib import Path
 from typing import Any
@@ -108,6 +110,23 @@ def test_checks_in_place_end_when_their_time_is_up(tmp_path: Path) -> None:
     results = [codec.loads(path.read_text(), CaseResult) for path in tmp_path.glob("*.result.json")]
     assert {result.outcome for result in results} == {Outcome.TIMED_OUT}
     assert len(results) <= 2  # each takes 0.3 s at least; a busy machine may need all of the 0.5 s for the first
+
+
+def test_an_interrupt_of_the_suite_ends_the_check_that_is_running(tmp_path: Path) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    check = checker(tmp_path, seconds=60)
+    before = signal.signal(signal.SIGALRM, interrupted)
+    signal.setitimer(signal.ITIMER_REAL, 0.5)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            check("slow", Slow, (torch.ones(2, requires_grad=True),), {})
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
 
 
 HIDDEN = {"scale": torch.full((3, 3), 0.5)}
