@@ -43,6 +43,9 @@ def run(context: Context) -> CheckResult:
     except Exception as error:  # noqa: BLE001 - whatever user code raises is part of the verdict
         return raised(context, NAME, error, "backward")
     findings, notes = context.found([partial(_one, context, each, directions, full) for each in subsets(count)])
+    if findings and _one(context, frozenset(range(count)), directions, full) is not None:
+        # copies that all require grad differ as well: the backward reaches the inputs through what else it is given
+        return skipped(NAME, "captured_inputs")
     result = concluded(NAME, _by_input(findings), notes=notes)
     if findings and result.outcome is Outcome.PASSED:
         return replace(result, outcome=Outcome.INCONCLUSIVE, reason="raises_when_frozen", details=findings[0].details)

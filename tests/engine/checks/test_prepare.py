@@ -318,3 +318,30 @@ def test_inputs_that_a_callable_argument_holds_as_well_are_stepped_in_their_own_
     assert case.outcome is outcome
     assert [each.code for each in case.notes] == ["captured_inputs"]
     assert torch.equal(weight.detach(), before)
+
+
+class SolvedByModule(Solved):
+    """Gets a module and its parameters: copies take their places in its forward, not in its backward."""
+
+
+class FrozenWrong(Solved):
+    @staticmethod
+    def backward(ctx: Any, grad_output: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        grads = Solved.backward(ctx, grad_output)
+        return grads if ctx.needs_input_grad[1] else (*grads[:-1], None if grads[-1] is None else 2 * grads[-1])
+
+
+def test_frozen_inputs_are_no_matter_where_copies_do_not_reach_the_backward() -> None:
+    module = torch.nn.Linear(3, 2, bias=False).double()
+    case = check(SolvedByModule.apply, (module, real(4, 3), module.weight), checks=["backward", "needs_input_grad"])
+    assert case.outcome is not Outcome.FAILED
+    assert result_of(case, "backward").outcome is Outcome.PASSED
+    assert result_of(case, "needs_input_grad").reason == "captured_inputs"
+
+
+def test_a_wrong_gradient_where_an_input_is_frozen_is_still_found() -> None:
+    def func(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        return FrozenWrong.apply(lambda y: y * weight, x, weight)
+
+    case = check(func, (real(3), real(3, seed=1)), checks=["needs_input_grad"])
+    assert result_of(case, "needs_input_grad").outcome is Outcome.FAILED
