@@ -157,8 +157,9 @@ def _spoken_of(entry: Entry, report: Report, baseline: Baseline) -> bool:
         return not aggregate.missing_shards(report) and not report.run.interrupted and bool(report.targets)
     for result in report.results:
         if (result.case.target, result.case.device, result.case.dtype) == (name, entry.device, entry.dtype):
-            if not entry.check or result.outcome in aggregate.ERRORS:
+            if not entry.check:
                 return True
+            # a case that crashed says nothing of checks that it did not come to
             if any(check.check == entry.check and check.outcome in _DECIDED for check in result.checks):
                 return True
     devices = {result.case.device for result in report.results if result.case.target == name}

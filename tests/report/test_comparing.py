@@ -226,6 +226,13 @@ def test_an_entry_is_stale_only_where_the_run_shows_it() -> None:
     assert baseline.stale(accepted, run(result(PASSED, target="k:Other"))) == accepted.entries
 
 
+def test_a_crash_before_a_check_says_nothing_of_what_is_accepted_there() -> None:
+    accepted = baseline.from_report(run(result(FAILED)))
+    crashed = run(replace(result(Outcome.CRASHED), checks=()))
+    assert baseline.stale(accepted, crashed) == ()
+    assert set(accepted.entries) <= set(baseline.updated(accepted, crashed).entries)
+
+
 def test_updating_keeps_what_the_run_does_not_speak_of() -> None:
     both = baseline.from_report(run(result(FAILED), result(FAILED, device="cuda")))
     assert {entry.device for entry in baseline.updated(both, run(result(PASSED))).entries} == {"cuda"}
