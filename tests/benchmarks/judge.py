@@ -16,7 +16,7 @@ from torch import Tensor
 
 from gradbot.engine.compare import compare_at
 from gradbot.engine.comparison import Comparison, Verdict
-from gradbot.engine.jacobian.point import look
+from gradbot.engine.jacobian.point import Point, look
 from gradbot.engine.jacobian.reverse import pull_back
 from gradbot.engine.problem import Problem
 from gradbot.model import CheckSettings, Mode
@@ -107,10 +107,10 @@ def changes_gradients(func: Callable[..., Any], faulty: Callable[..., Any], inpu
 
 
 def gradbot_check(
-    problem: Problem, *, mode: Mode, order: str = "1", seed: int = 0, side_checks: bool = True
+    subject: Problem | Point, *, mode: Mode, order: str = "1", seed: int = 0, side_checks: bool = True
 ) -> Comparison:
     """The engine's comparison and, as torch's check has them, a repeated vjp and one of zero cotangents."""
-    point = look(problem)
+    point = subject if isinstance(subject, Point) else look(subject)
     comparison = compare_at(
         point, direction="forward" if order == "forward" else "reverse", settings=CheckSettings(mode=mode), seed=seed
     )

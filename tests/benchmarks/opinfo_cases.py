@@ -18,7 +18,8 @@ import torch
 from torch import Tensor
 from torch.utils import _pytree as pytree
 
-from gradbot.engine.problem import Problem
+from gradbot.engine.jacobian.point import Point, look
+from gradbot.engine.problem import Linearization, Problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +133,10 @@ def _filled(slot: Any, waiting: Iterator[Tensor]) -> Any:
 
 def problem_of(func: Callable[..., Any], inputs: tuple[Tensor, ...]) -> Problem:
     """A problem of real tensors: complex ones as pairs, outputs that are not differentiable left out."""
+    return _problem_and_outputs(func, inputs)[0]
 
+
+def _problem_and_outputs(func: Callable[..., Any], inputs: tuple[Tensor, ...]) -> tuple[Problem, tuple[Tensor, ...]]:
     def restored(reals: tuple[Tensor, ...]) -> list[Tensor]:
         return [
             torch.view_as_complex(real) if each.is_complex() else real for real, each in zip(reals, inputs, strict=True)
@@ -144,14 +148,25 @@ def problem_of(func: Callable[..., Any], inputs: tuple[Tensor, ...]) -> Problem:
 
     def real_func(*reals: Tensor) -> tuple[Tensor, ...]:
         found = _outputs(func(*restored(reals)))
-        kept = [found[k] for k in selected]
-        return tuple(torch.view_as_real(each.resolve_conj()) if each.is_complex() else each for each in kept)
+        return _real([found[k] for k in selected])
 
     reals = tuple(
         torch.view_as_real(each.detach().resolve_conj()).clone().requires_grad_() if each.is_complex() else each
         for each in inputs
     )
-    return Problem(func=real_func, inputs=reals)
+    return Problem(func=real_func, inputs=reals), _real([outputs[k] for k in selected])
+
+
+def _real(outputs: list[Tensor]) -> tuple[Tensor, ...]:
+    return tuple(torch.view_as_real(each.resolve_conj()) if each.is_complex() else each for each in outputs)
+
+
+def point_of(func: Callable[..., Any], inputs: tuple[Tensor, ...]) -> Point:
+    """`look(problem_of(...))`, of real inputs with the one evaluation that told which outputs are differentiable."""
+    if any(each.is_complex() for each in inputs):
+        return look(problem_of(func, inputs))
+    problem, outputs = _problem_and_outputs(func, inputs)
+    return look(problem, Linearization(inputs=inputs, outputs=outputs))
 
 
 def _outputs(result: Any) -> tuple[Any, ...]:

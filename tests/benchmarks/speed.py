@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from benchmarks.judge import TerminatedError, TooLongError, at_most, gradbot_check, paired_times, quiet, torch_check
-from benchmarks.opinfo_cases import OpCase, cases, problem_of, second_order, until
+from benchmarks.opinfo_cases import OpCase, cases, point_of, problem_of, second_order, until
 
 from gradbot.engine.comparison import Verdict
 from gradbot.model import Mode
@@ -61,8 +61,9 @@ def main() -> None:
 def _timed(case: OpCase, order: str, limit: float) -> Timed | None:
     def run(mode: Mode) -> Callable[[], object]:
         def check() -> object:
-            problem = problem_of(case.func, case.inputs)
-            return gradbot_check(second_order(problem) if order == "2" else problem, mode=mode)
+            if order == "1":
+                return gradbot_check(point_of(case.func, case.inputs), mode=mode)
+            return gradbot_check(second_order(problem_of(case.func, case.inputs)), mode=mode)
 
         return check
 

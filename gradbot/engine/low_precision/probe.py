@@ -16,6 +16,7 @@ from torch import Tensor
 
 from gradbot.engine.comparison import Comparison, Verdict
 from gradbot.engine.directional import Direction, Point, flat, problem_at, signed_uniform
+from gradbot.engine.low_precision.columns import some_column_wrong
 from gradbot.engine.low_precision.entries import block_of
 from gradbot.engine.low_precision.stencil import Sample, noise_of, sample_along
 from gradbot.engine.problem import Problem
@@ -33,6 +34,7 @@ DIRECTIONS, COTANGENTS = 4, 4
 NOISES, BACKWARD_NOISES = 5.0, 2.0
 MOST_WEIGHT = {2.0**-53: 1e12, 2.0**-24: 1e6, 2.0**-11: 64.0, 2.0**-8: 1e6}
 COVERED = 0.9
+_FINEST_ALONE = 2.0**-11
 _TINY = 1e-300
 
 
@@ -150,9 +152,31 @@ def _ladder(point: Point, only: int | None, roundoff: float, generator: torch.Ge
             return Verdict.AGREE, looks
     if len(differing) >= 2 and not precise:
         worst = differing[-1].worst
-        if worst is not None and _consistent(point, [steps[0], steps[1]], only, worst, generator):
+        if worst is not None and _confirmed(point, steps, only, worst, roundoff, generator):
             return Verdict.DIFFER, looks
     return Verdict.UNSURE, looks
+
+
+def _confirmed(
+    point: Point,
+    steps: tuple[float, ...],
+    only: int | None,
+    worst: tuple[Tensor, tuple[Tensor, ...]],
+    roundoff: float,
+    generator: torch.Generator,
+) -> bool:
+    """Whether the disagreement is the same along fresh directions, and that of single elements."""
+    if not _consistent(point, [steps[0], steps[1]], only, worst, generator):
+        return False
+    if only is None and len(point.inputs) > 1:
+        return True  # input by input it is looked at next
+    if roundoff > _FINEST_ALONE:
+        return True  # a single element hardly stands out of the rounding
+    index, needed = only or 0, RESOLUTION[_level(roundoff)]
+    cotangent, gradients = worst
+    return some_column_wrong(
+        point, index, cotangent, gradients[index], (steps[0], steps[1]), roundoff, needed, generator
+    )
 
 
 def _level(roundoff: float) -> float:

@@ -178,3 +178,13 @@ def test_arithmetic_is_read_from_the_values():
     assert arithmetic(problem(torch.sign, normal(4))) is torch.float64
     assert arithmetic(problem(torch.round, 40 * normal(9))) is torch.float64
     assert arithmetic(problem(torch.sin, normal(4).half())) is torch.float16
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_few_elements_at_poles_or_about_to_change_places_are_not_held_against_the_rest(seed):
+    generator = torch.Generator().manual_seed(seed)
+    many = torch.randn(40, 40, generator=generator) * 5
+    for func in (torch.tan, lambda x: x.sort().values):
+        assert compare(problem(func, many), seed=seed).verdict is not Verdict.DIFFER
+    wrong = custom(torch.tan, lambda g, x: g * 1.5 * (1 + x.tan() ** 2))
+    assert compare(problem(wrong, many), seed=seed).verdict is not Verdict.AGREE
