@@ -58,6 +58,7 @@ REASONS: Mapping[str, str] = {
     "jump": "the function jumps at the inputs",
     "domain": "the inputs sit on the edge of the domain: a step leaves it",
     "precision": "the noise of {dtype} is too large to tell",
+    "moves_in_steps": "the forward moves in steps or is noisy where differences are taken; over wide ones it agrees",
     "not_supported": "the target does not offer this derivative",
     "once_differentiable": "the backward is once_differentiable",
     "not_selected": "this check was not selected",

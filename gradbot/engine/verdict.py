@@ -14,7 +14,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from gradbot.engine import kinks, localise, low_precision, surrogates
+from gradbot.engine import kinks, localise, low_precision, stepwise, surrogates
 from gradbot.engine.beside import DISTANCE, where_it_shows
 from gradbot.engine.checks.context import Context, concluded, cotangents, not_differentiable_again, raised
 from gradbot.engine.compare import compare_jacobians
@@ -190,6 +190,8 @@ def _judge_reverse(
     triage = kinks.triage(problem, comparison, context.settings, context.seed)
     if triage.verdict in _INCONCLUSIVE:
         return _inconclusive(context, problem, check, _INCONCLUSIVE[triage.verdict])
+    if stepwise.explains(problem, comparison, context.seed):
+        return _inconclusive(context, problem, check, "moves_in_steps")
     if check is CheckName.BACKWARD:
         kind = _KINDS_AT_POINT.get(triage.verdict, kind)
     if triage.verdict is not TriageVerdict.WRONG_GRADIENT:
