@@ -107,6 +107,9 @@ def _unsettled(
         dense = compare_dense(point, direction, tolerances, generator, Limits(loop=_LONG_LOOP))
         if dense is not None:
             return dense
+    if not probed.agrees and not is_linear(point, direction, generator, tolerances):
+        # no entry of a matrix explains it, so none is looked for
+        return _nonlinear(Comparison(verdict=Verdict.DIFFER, method="probe", resolution=probed.resolution), point)
     nearest = None
     if not probed.agrees:
         nearest = compare_by_descent(point, direction, tolerances, generator)
@@ -133,6 +136,10 @@ def _linear_too(
     """Agreement along unit vectors, if it holds for others as well; where not, every pair may be wrong."""
     if comparison.verdict is Verdict.DIFFER or is_linear(point, direction, generator, tolerances):
         return comparison
+    return _nonlinear(comparison, point)
+
+
+def _nonlinear(comparison: Comparison, point: Point) -> Comparison:
     pairs = tuple((output, each) for output in range(len(point.output_sizes)) for each in range(len(point.input_sizes)))
     return replace(comparison, verdict=Verdict.DIFFER, reason="", wrong_pairs=pairs, linear=False)
 

@@ -3,7 +3,8 @@
 Such a function has no derivative at the scale that differences are taken at, and the rule differentiates what it
 approximates. Over a wide interval the two agree. What tells such a function from any other is the fundamental theorem
 of calculus: a continuous function, kinks or not, rises over an interval by the mean of its slopes inside; one that
-moves in steps does not, since its slopes between the steps are zero, nor does one with noise, whose slopes are anything.
+moves in steps does not, since its slopes between the steps are zero, nor does one with noise, whose slopes are
+anything.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from gradbot.engine.comparison import Comparison, Verdict
 from gradbot.engine.jacobian.confirm import confirm
 from gradbot.engine.jacobian.form import signed_uniform
 from gradbot.engine.jacobian.forward import push_forward_move
-from gradbot.engine.jacobian.point import Array, Point
+from gradbot.engine.jacobian.point import Array, Point, inner
 from gradbot.engine.jacobian.reverse import pull_back
 from gradbot.engine.jacobian.tolerances import Tolerances
 
@@ -84,7 +84,7 @@ def _walk(
     unit = np.zeros(point.value.size)
     unit[row] = 1.0
     analytical = pull_back(point, unit)
-    return row, _column(point, row, lambda part: float(analytical @ part), np.flatnonzero(move), move)
+    return row, _column(point, row, lambda part: inner(analytical, part), np.flatnonzero(move), move)
 
 
 def _row(point: Point, generator: np.random.Generator, rows: Indices, difference: Array, move: Array) -> int:
@@ -96,7 +96,7 @@ def _row(point: Point, generator: np.random.Generator, rows: Indices, difference
         for half in halves:
             cotangent = np.zeros(point.value.size)
             cotangent[half] = weights[half]
-            residuals.append(float(abs(2 * pull_back(point, cotangent) @ move - cotangent @ difference)))
+            residuals.append(abs(2 * inner(pull_back(point, cotangent), move) - inner(cotangent, difference)))
         rows = halves[_larger(residuals)]
     return int(rows[0])
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from gradbot.engine.jacobian.bars import Bars, median, row_bars
 from gradbot.engine.jacobian.form import signed_uniform
 from gradbot.engine.jacobian.forward import push_forward_move
-from gradbot.engine.jacobian.point import Array, Point, split
+from gradbot.engine.jacobian.point import Array, Point, inner, split
 from gradbot.engine.jacobian.reverse import pull_back
 from gradbot.engine.jacobian.tolerances import Tolerances
 
@@ -145,7 +145,7 @@ def natural_scale(point: Point, only: int | None = None) -> Array:
         if only is not None and index != only:
             parts.append(np.zeros_like(part))
             continue
-        size = math.sqrt(float(part @ part) / part.size) if part.size else 1.0
+        size = math.sqrt(inner(part, part) / part.size) if part.size else 1.0
         size = size if 0 < size < math.inf else 1.0
         scale = np.abs(part)
         parts.append(np.where(np.isfinite(scale), np.maximum(scale, size), size))
@@ -199,7 +199,7 @@ def _compare_cotangents(
         cotangent *= weight if weighted else bars.finite
         terms = pull_back(point, cotangent) * moves
         analytical = terms.sum(1)
-        numerical = values @ cotangent
+        numerical = np.einsum("ij,j->i", values, cotangent)
         bar = math.sqrt(float(np.square(cotangent * bars.bar).sum()))
         size = np.sqrt(np.square(terms).sum(1))
         signal = np.maximum(size, np.sqrt(np.square(values * cotangent).sum(1)))
@@ -207,7 +207,7 @@ def _compare_cotangents(
         agrees = agrees and bool((np.abs(analytical - numerical) <= total).all())
         if not weighted:
             continue
-        allowed = math.sqrt(float(cotangent @ cotangent)) * tolerances.atol
+        allowed = math.sqrt(inner(cotangent, cotangent)) * tolerances.atol
         resolutions.append(total / (np.maximum(signal, allowed * typical / share) + _TINY))
         inputs &= resolved_inputs(point, terms, moves, total, share, allowed, only)
     resolution = median(np.concatenate(resolutions)) if point.value.size else 0.0

@@ -16,7 +16,7 @@ import numpy as np
 from gradbot.engine.jacobian.bars import ROUNDING_SHARE, Bars, median
 from gradbot.engine.jacobian.form import signed_uniform
 from gradbot.engine.jacobian.forward import push_forward_move
-from gradbot.engine.jacobian.point import Array, Point, split
+from gradbot.engine.jacobian.point import Array, Point, inner, split
 from gradbot.engine.jacobian.probe import STEP, covered_rows, natural_scale, wanted_share
 from gradbot.engine.jacobian.reverse import pull_back
 from gradbot.engine.jacobian.tolerances import Tolerances
@@ -215,7 +215,7 @@ def _test(point: Point, move: _Move, pull: _Pull) -> _Test:
     size = _norm(pull.gradient * move.inputs)
     signal = max(size, _norm(pull.cotangent * move.outputs))
     return _Test(
-        error=abs(float(pull.gradient @ move.inputs) - float(pull.cotangent @ move.outputs)),
+        error=abs(inner(pull.gradient, move.inputs) - inner(pull.cotangent, move.outputs)),
         bar=pull.bar + 24 * point.unit_roundoff * size + ROUNDING_SHARE * signal + _TINY,
         signal=signal,
         rounding=pull.rounding,
@@ -276,4 +276,4 @@ def _compare_tangents(point: Point, tolerances: Tolerances, moves: list[_Move], 
 
 
 def _norm(vector: Array) -> float:
-    return math.sqrt(float(vector @ vector))
+    return math.sqrt(inner(vector, vector))
