@@ -107,6 +107,8 @@ def short_probe(point: Point, direction: str, tolerances: Tolerances, generator:
         if not bars.finite.all():
             return Seen(sight=Sight.DISPUTED)
         if direction == "forward":
+            if _bent(point, move):
+                return Seen(sight=Sight.DISPUTED)
             other = _moved(point, generator, scale)
             return _compare_tangents(point, tolerances, [move, other], bars)
         pulls = _pulls(point, generator, bars)

@@ -111,13 +111,14 @@ def test_a_jvp_that_clips_beyond_unit_tangents_differs() -> None:
     assert found.verdict is Verdict.DIFFER
 
 
-def test_a_jump_at_the_very_inputs_is_not_taken_for_a_function_without_slope() -> None:
+@pytest.mark.parametrize(("order", "direction"), [("backward", "reverse"), ("jvp", "forward")])
+def test_a_jump_at_the_very_inputs_is_not_taken_for_a_function_without_slope(order: str, direction: str) -> None:
     # the loss is x where the target is 1 and constant wherever the target was moved to
     target = torch.tensor([1.0, 1.0, -1.0], dtype=torch.float64).requires_grad_()
-    loss = inject(lambda x, t: F.hinge_embedding_loss(x, t, reduction="none"), FAULTS["dropped"], order="backward")
+    loss = inject(lambda x, t: F.hinge_embedding_loss(x, t, reduction="none"), FAULTS["dropped"], order=order)
     subject = problem(loss, real(3), target)
-    assert seen(subject).sight is Sight.DISPUTED
-    assert compare_jacobians(subject, settings=SETTINGS).verdict is Verdict.DIFFER
+    assert seen(subject, direction=direction).sight is Sight.DISPUTED
+    assert compare_jacobians(subject, direction=direction, settings=SETTINGS).verdict is Verdict.DIFFER
 
 
 def test_noise_is_disputed_rather_than_believed() -> None:
