@@ -288,7 +288,8 @@ def _backward_noise(
                     analytical, size = _dot(gradient, sample.taken)
                     moved_value, _ = _dot(other, sample.taken)
                     if math.isfinite(moved_value) and math.isfinite(analytical):
-                        squares += ((moved_value - analytical) / (size + _TINY)) ** 2
+                        ratio = (moved_value - analytical) / (size + _TINY)
+                        squares += ratio * ratio  # infinite rather than an OverflowError
                         count += 1
     return max(min(math.sqrt(squares / max(count, 1)), 1.0), 0.5 * roundoff)
 
