@@ -327,4 +327,5 @@ def _entries(evidence: Evidence) -> Iterable[Data]:
 
 
 def _rounded(value: float) -> float | None:
-    return float(f"{value:.5g}") if math.isfinite(value) else None
+    # the largest numbers there are round to infinity
+    return next((each for each in (float(f"{value:.5g}"), value) if math.isfinite(each)), None)

@@ -140,3 +140,8 @@ def test_pictures_are_kept_for_the_most_important_cases_only(monkeypatch: pytest
     page = html.render(HEAD, compare.compare(HEAD, BASE))
     assert "The pictures of 2 less important failures are left out" in page
     assert page.count('"maps":') == 1
+
+
+@pytest.mark.parametrize("value", [1.7976931348623157e308, -1.7976931348623157e308])
+def test_numbers_that_round_to_infinity_stay_numbers(value: float) -> None:
+    assert html_view._rounded(value) == value
