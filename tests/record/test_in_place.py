@@ -112,21 +112,33 @@ def test_checks_in_place_end_when_their_time_is_up(tmp_path: Path) -> None:
     assert len(results) <= 2  # each takes 0.3 s at least; a busy machine may need all of the 0.5 s for the first
 
 
-def test_an_interrupt_of_the_suite_ends_the_check_that_is_running(tmp_path: Path) -> None:
+def test_an_interrupt_of_the_suite_ends_the_check_that_is_running(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forked: list[int] = []
+    fork = os.fork
+
+    def noted() -> int:
+        pid = fork()
+        forked.extend([pid] if pid else [])
+        return pid
+
     def interrupted(*_: Any) -> None:
         raise KeyboardInterrupt
 
+    monkeypatch.setattr(os, "fork", noted)
     check = checker(tmp_path, seconds=60)
     before = signal.signal(signal.SIGALRM, interrupted)
-    signal.setitimer(signal.ITIMER_REAL, 0.5)
+    signal.setitimer(signal.ITIMER_REAL, 2.0)
     try:
         with pytest.raises(KeyboardInterrupt):
             check("slow", Slow, (torch.ones(2, requires_grad=True),), {})
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+    (child,) = forked
     with pytest.raises(ChildProcessError):
-        os.waitpid(-1, os.WNOHANG)
+        os.waitpid(child, os.WNOHANG)
 
 
 HIDDEN = {"scale": torch.full((3, 3), 0.5)}
