@@ -1,10 +1,12 @@
 """A disagreement of the probe, looked at one element of the input at a time.
 
 Along a joint direction one element beside a pole, or two that change places, spoil the difference for all others. Alone
-such an element shows a wide bar, and only what stands out of a bar of its own at two steps is wrong.
+such an element shows a wide bar, and only what stands out of a bar of its own, by as much at every step, is wrong.
 """
 
 from __future__ import annotations
+
+import math
 
 import torch
 from torch import Tensor
@@ -14,6 +16,7 @@ from gradbot.engine.low_precision.stencil import noise_of, sample_along
 
 _MOST = 48
 _SIGMAS = 5.0
+_APART, _BENT, _LEAST_STEPS = 0.1, 4.0, 2
 
 
 def some_column_wrong(
@@ -21,12 +24,13 @@ def some_column_wrong(
     index: int,
     cotangent: Tensor,
     gradient: Tensor,
-    steps: tuple[float, float],
+    steps: tuple[float, ...],
     roundoff: float,
     resolution: float,
     generator: torch.Generator,
 ) -> bool:
-    """Whether for some element of input `index` vᵀJ, for one cotangent v, is another than `gradient` at both steps.
+    """Whether for some element of input `index` vᵀJ, for one cotangent v, is another than `gradient`, and by as much,
+    at every step that is not too wide for the element; two at least.
 
     The largest elements of the gradient are looked at, and others at random. `resolution` is the relative error that
     the dtype lets tell at all.
@@ -35,12 +39,21 @@ def some_column_wrong(
         errors = []
         for step in steps:
             error, bar = _column(point, index, column, cotangent, float(gradient[column]), step, roundoff)
+            if bar == math.inf:
+                continue
+            errors.append(error)
             if not abs(error) > bar + resolution * abs(float(gradient[column])):
                 break
-            errors.append(error)
-        if len(errors) == len(steps) and errors[0] * errors[1] > 0:
-            return True
+        else:
+            if len(errors) >= _LEAST_STEPS and _alike(errors):
+                return True
     return False
+
+
+def _alike(errors: list[float]) -> bool:
+    """A wrong rule is off by the same whatever the step; what a step crosses is not."""
+    smallest, largest = min(errors, key=abs), max(errors, key=abs)
+    return smallest * largest > 0 and abs(largest - smallest) <= _APART * abs(smallest)
 
 
 def _chosen(gradient: Tensor, generator: torch.Generator) -> list[int]:
@@ -54,16 +67,25 @@ def _chosen(gradient: Tensor, generator: torch.Generator) -> list[int]:
 def _column(
     point: Point, index: int, column: int, cotangent: Tensor, analytical: float, step: float, roundoff: float
 ) -> tuple[float, float]:
-    """The error of one element of the gradient, and the bar that noise and truncation of the difference leave it."""
+    """The error of one element of the gradient, and the bar that noise and truncation of the difference leave it.
+
+    The bar is infinite where the step tells nothing.
+    """
     sample = sample_along(point, point.coordinate(index, column), step)
     taken = sample.taken[index]
     length = 0.0 if taken is None else float(taken[column])
     if not length:
-        return 0.0, 0.0
+        return 0.0, math.inf
     # rows that do not depend on the element at all add no noise
     moved = (sample.fourth != 0) | (sample.five != 0)
     noise = noise_of(sample.fourth[None], point.values.abs(), roundoff) * moved
     gap = (sample.five - sample.three).abs()
     bar = _SIGMAS * float((cotangent * noise).norm()) + float((cotangent * gap).abs().sum())
     error = analytical - float(cotangent @ sample.five) / length
-    return error, bar / abs(length) if torch.isfinite(torch.tensor(bar + error)) else torch.inf
+    # beside a pole f here is nothing like f a step away on either side: the step is too wide to tell anything
+    weight = cotangent.abs() * moved
+    bend = float(weight @ sample.fourth.abs())
+    beyond = bend > 0.5 * float(weight @ point.values.abs()) and bend > _BENT * float(weight @ sample.five.abs())
+    if beyond or not math.isfinite(bar + error):
+        return error, math.inf
+    return error, bar / abs(length)

@@ -34,7 +34,7 @@ DIRECTIONS, COTANGENTS = 4, 4
 NOISES, BACKWARD_NOISES = 5.0, 2.0
 MOST_WEIGHT = {2.0**-53: 1e12, 2.0**-24: 1e6, 2.0**-11: 64.0, 2.0**-8: 1e6}
 COVERED = 0.9
-_FINEST_ALONE = 2.0**-11
+_FINEST_ALONE, _FINE = 2.0**-11, 2.0**-24
 _TINY = 1e-300
 
 
@@ -174,9 +174,8 @@ def _confirmed(
         return True  # a single element hardly stands out of the rounding
     index, needed = only or 0, RESOLUTION[_level(roundoff)]
     cotangent, gradients = worst
-    return some_column_wrong(
-        point, index, cotangent, gradients[index], (steps[0], steps[1]), roundoff, needed, generator
-    )
+    looked_at = steps[:3] if roundoff <= _FINE else steps[:2]
+    return some_column_wrong(point, index, cotangent, gradients[index], looked_at, roundoff, needed, generator)
 
 
 def _level(roundoff: float) -> float:
