@@ -16,7 +16,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import FunctionType, MethodType
+from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
 import torch
@@ -225,7 +225,8 @@ def _upcast(args: tuple[Any, ...], kwargs: dict[str, Any], *, widen: bool = True
     """Turn every low-precision tensor within reach to float64 in its own object; returns leaves for the arguments.
 
     With `widen` off, dtypes stay, and only the leaves are made. A tensor with a graph cannot be perturbed by itself, so
-    it gets a leaf of the same memory; one made in inference mode gets a copy.
+    it gets a leaf of the same memory; one made in inference mode gets a copy. Callables and objects among the arguments
+    that hold such a tensor as well hold its leaf from then on: a backward may differentiate by what they hold.
     """
     leaves: dict[int, Tensor] = {}
     wide = {torch.float32: torch.float64, torch.float16: torch.float64, torch.bfloat16: torch.float64}
@@ -238,7 +239,45 @@ def _upcast(args: tuple[Any, ...], kwargs: dict[str, Any], *, widen: bool = True
             leaves[id(tensor)] = data.to(wide.get(tensor.dtype, tensor.dtype)).requires_grad_(tensor.requires_grad)
         elif tensor.dtype in wide and type(tensor) in (Tensor, torch.nn.Parameter):
             _widen(tensor, wide[tensor.dtype])
+    if leaves:
+        _hand_over((args, kwargs), leaves, set())
     return leaves
+
+
+def _hand_over(value: Any, leaves: dict[int, Tensor], seen: set[int]) -> None:
+    """Put leaves in the places of their tensors in all that arguments refer to: this process ends with the check."""
+    if id(value) in seen or isinstance(value, Tensor | type | ModuleType):
+        return
+    seen.add(id(value))
+
+    def instead(item: Any) -> Any:
+        # tuples are made anew, what can be changed stays the object that others hold
+        return _with_leaves(item, leaves) if isinstance(item, Tensor) or type(item) is tuple else item
+
+    parts: list[Any] = []
+    if isinstance(value, MethodType):
+        parts = [value.__self__, value.__func__]
+    elif isinstance(value, functools.partial):
+        value.__setstate__((value.func, instead(value.args), value.keywords, vars(value)))  # type: ignore[attr-defined]
+        parts = [value.func, value.args, value.keywords]
+    elif isinstance(value, FunctionType):
+        for cell in value.__closure__ or ():
+            with contextlib.suppress(ValueError):  # a cell that is empty so far
+                cell.cell_contents = instead(cell.cell_contents)
+                parts.append(cell.cell_contents)
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            value[key] = instead(item)
+        parts = list(value.values())
+    elif isinstance(value, list):
+        value[:] = map(instead, value)
+        parts = list(value)
+    elif isinstance(value, tuple):
+        parts = list(value)
+    elif hasattr(value, "__dict__"):
+        parts = [vars(value)]
+    for part in parts:
+        _hand_over(part, leaves, seen)
 
 
 def _widen(tensor: Tensor, dtype: torch.dtype) -> None:

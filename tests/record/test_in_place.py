@@ -74,6 +74,64 @@ def test_an_argument_with_a_graph_becomes_a_leaf() -> None:
     assert torch.equal(leaf.detach(), torch.full((3,), 2.0, dtype=torch.float64))
 
 
+class Inverted(torch.autograd.Function):
+    """The x where f(x) = y, for an f that holds the tensors that are passed beside it."""
+
+    @staticmethod
+    def forward(ctx: Any, f: Any, y: Tensor, *held: Tensor) -> Tensor:
+        x = torch.zeros_like(y)
+        for _ in range(40):
+            x = x - (f(x) - y) / 3
+        ctx.f = f
+        ctx.save_for_backward(x, *held)
+        return x
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        x, *held = ctx.saved_tensors
+        with torch.enable_grad():
+            x = x.detach().requires_grad_()
+            y = ctx.f(x)
+        (slope,) = torch.autograd.grad(y, x, torch.ones_like(y), retain_graph=True)
+        return None, grad / slope, *torch.autograd.grad(y, held, -grad / slope)
+
+
+class Cubic:
+    def __init__(self, factor: Tensor) -> None:
+        self.factor = factor
+
+    def rise(self, x: Tensor) -> Tensor:
+        return self.factor * x + 0.1 * x**3
+
+
+def held_by_a_method(factor: Tensor) -> Any:
+    return Cubic(factor).rise
+
+
+def held_by_a_closure(factor: Tensor) -> Any:
+    return lambda x: factor * x + 0.1 * x**3
+
+
+def held_by_a_partial(factor: Tensor) -> Any:
+    return functools.partial(lambda f, x: f * x + 0.1 * x**3, factor)
+
+
+@pytest.mark.parametrize("hold", [held_by_a_method, held_by_a_closure, held_by_a_partial])
+@pytest.mark.parametrize("of_a_view", [False, True])
+def test_what_a_callable_holds_of_a_graph_is_the_leaf_that_is_passed(
+    tmp_path: Path, hold: Any, *, of_a_view: bool
+) -> None:
+    weights = torch.tensor([1.5, 2.0, 2.5, 1.2], requires_grad=True) * 1.0
+    factor = weights[1:] if of_a_view else weights
+    y = torch.linspace(-1, 1, len(factor)).requires_grad_()
+    checker(tmp_path)("inverted", Inverted, (hold(factor), y, factor), {})
+    (path,) = tmp_path.glob("*.result.json")
+    result = codec.loads(path.read_text(), CaseResult)
+    assert result.outcome is Outcome.PASSED
+    assert "backward" in {each.check for each in result.checks if each.outcome is Outcome.PASSED}
+
+
 def test_a_call_that_the_forward_refuses_decides_nothing() -> None:
     from gradbot.engine.api import check
 
