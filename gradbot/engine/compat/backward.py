@@ -57,12 +57,37 @@ def backward_jacobian(
         GradcheckError: they do not, or a gradient has another size than its input.
     """
     first, again = (_rows(subject, base.all[position], coordinates) for _ in range(2))
-    number = base.differentiable.index(position)
+    _refuse_another(subject, first, again, options, output=base.differentiable.index(position))
+    return first
+
+
+def rows_twice(
+    subject: Subject,
+    base: Outputs,
+    position: int,
+    cotangent: Tensor,
+    coordinates: Sequence[Coordinates],
+    options: Options,
+) -> list[Tensor]:
+    """The gradient for one cotangent of one output, a row an input, from a backward that gives the same twice.
+
+    Raises:
+        GradcheckError: it does not, or a gradient has another size than its input.
+    """
+    first, again = (vjp(subject, [base.all[position]], [cotangent.clone()]) for _ in range(2))
+    rows = [as_row(*pair) for pair in zip(first, coordinates, strict=True)]
+    repeated = [as_row(*pair) for pair in zip(again, coordinates, strict=True)]
+    _refuse_another(subject, rows, repeated, options, output=base.differentiable.index(position))
+    return rows
+
+
+def _refuse_another(
+    subject: Subject, first: Sequence[Tensor], again: Sequence[Tensor], options: Options, *, output: int
+) -> None:
     for input, (one, other) in enumerate(zip(first, again, strict=True)):
         spread = largest_difference(one, other)
         if spread > options.nondet_tol:
-            raise nondeterministic(subject, "backward", spread, options, output=number, input=input)
-    return first
+            raise nondeterministic(subject, "backward", spread, options, output=output, input=input)
 
 
 def largest_difference(one: Tensor, other: Tensor) -> float:

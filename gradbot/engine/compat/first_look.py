@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from gradbot.engine.compat.agreement import Scene
-from gradbot.engine.compat.backward import as_row, largest_difference, nondeterministic, vjp
+from gradbot.engine.compat.backward import rows_twice
 from gradbot.engine.compat.failures import stage
 from gradbot.engine.compat.forward import signed_like
 from gradbot.engine.compat.layouts import Coordinates
@@ -50,7 +50,9 @@ def leaves_no_doubt(scene: Scene, coordinates: Sequence[Coordinates], generator:
         raise
     if seen.sight is not Sight.CLEAR or not seen.entries:
         return False
-    _refuse_another_gradient(scene, coordinates, generator)
+    for position in scene.base.differentiable:
+        cotangent = signed_like(scene.base.all[position], generator)
+        rows_twice(scene.subject, scene.base, position, cotangent, coordinates, scene.options)
     return True
 
 
@@ -99,14 +101,3 @@ def _point(scene: Scene) -> Point:
     outputs = tuple(base.all[position] for position in base.differentiable)
     problem = Problem(func=func, inputs=subject.tensors, grad_mode=subject.order == 2)
     return look(problem, Linearization(inputs=subject.tensors, outputs=outputs))
-
-
-def _refuse_another_gradient(scene: Scene, coordinates: Sequence[Coordinates], generator: torch.Generator) -> None:
-    for output, position in enumerate(scene.base.differentiable):
-        tensor = scene.base.all[position]
-        cotangent = signed_like(tensor, generator)
-        first, again = (vjp(scene.subject, [tensor], [cotangent.clone()]) for _ in range(2))
-        for input, (one, other, each) in enumerate(zip(first, again, coordinates, strict=True)):
-            spread = largest_difference(as_row(one, each), as_row(other, each))
-            if spread > scene.options.nondet_tol:
-                raise nondeterministic(scene.subject, "backward", spread, scene.options, output=output, input=input)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from gradbot.engine.compat.agreement import Scene
-from gradbot.engine.compat.backward import as_row, largest_difference, nondeterministic, vjp
+from gradbot.engine.compat.backward import rows_twice
 from gradbot.engine.compat.forward import jvp, signed_like
 from gradbot.engine.compat.layouts import Coordinates, flat_reals
 from gradbot.engine.compat.numerical import difference, evaluate, rounding_of, unit_in_last_place
@@ -96,24 +96,18 @@ def _output_agrees(
     weights: Tensor,
 ) -> bool:
     """One output against all inputs; `weights` are a cotangent as reals, a + i b being the weights a and b."""
-    tensor, own, agrees = scene.base.all[position], scene.base.rows[position], True
-    first, again = (vjp(scene.subject, [tensor], [_like(tensor, weights)]) for _ in range(2))
-    for input, (each, direction) in enumerate(zip(coordinates, directions, strict=True)):
-        row, repeated = as_row(first[input], each), as_row(again[input], each)
-        spread = largest_difference(row, repeated)
-        if spread > scene.options.nondet_tol:
-            output = scene.base.differentiable.index(position)
-            raise nondeterministic(scene.subject, "backward", spread, scene.options, output=output, input=input)
-        if not agrees:
-            continue  # only determinism is left to look at
+    own, cotangent = scene.base.rows[position], _like(scene.base.all[position], weights)
+    rows = rows_twice(scene.subject, scene.base, position, cotangent, coordinates, scene.options)
+    for row, each, direction in zip(rows, coordinates, directions, strict=True):
         for number, mask in enumerate(_layers(row.abs(), scene.options.atol)):
             seen = direction if number == 0 else _direction(scene, each, _like(each.entries, direction.columns * mask))
             products = weights * seen.slopes[own], row * seen.columns
             scale = sum(float(terms.abs().sum()) for terms in products)
             noise = UNITS * float((weights.abs() * seen.noise[own]).sum())
             gap = abs(float(products[0].sum()) - float(products[1].sum()))
-            agrees &= gap <= _relative(scene, coordinates) * scale + noise <= _allowed(scene, scale)
-    return agrees
+            if not gap <= _relative(scene, coordinates) * scale + noise <= _allowed(scene, scale):
+                return False
+    return True
 
 
 def agrees_forward(scene: Scene, coordinates: Sequence[Coordinates], generator: torch.Generator) -> bool:

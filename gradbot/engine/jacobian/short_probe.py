@@ -17,7 +17,7 @@ from gradbot.engine.jacobian.bars import ROUNDING_SHARE, Bars, median
 from gradbot.engine.jacobian.form import signed_uniform
 from gradbot.engine.jacobian.forward import push_forward_move
 from gradbot.engine.jacobian.point import Array, Point, inner, split
-from gradbot.engine.jacobian.probe import STEP, covered_rows, natural_scale, wanted_share
+from gradbot.engine.jacobian.probe import STEP, covered_rows, natural_scale, resolved_inputs, wanted_share
 from gradbot.engine.jacobian.reverse import pull_back
 from gradbot.engine.jacobian.tolerances import Tolerances
 
@@ -232,9 +232,10 @@ def _agreement(
     typical = float(length.sum()) / length.size if length.size else 0.0
     allowed = _norm(pulls[0].cotangent) * tolerances.atol
     resolution = tests[0].bar / (max(tests[0].signal, allowed * typical / share) + _TINY)
-    rows = bars.bar <= np.maximum(share * bars.signal, tolerances.atol * typical)
+    rows = covered_rows(tolerances, bars, move.inputs)
     clear = resolution <= share and bool(rows.all())
-    clear = clear and _inputs_resolved(point, move, pulls[0], tests[0].bar, share, allowed)
+    terms, bar = (pulls[0].gradient * move.inputs)[None], np.array([tests[0].bar])
+    clear = clear and bool(resolved_inputs(point, terms, move.inputs[None], bar, share, allowed, None).all())
     usual = pulls[-1].cotangent
     smallest = float(np.abs(usual).min(initial=1.5)) * float(length.min(initial=1.5))
     known = max(each.error for each in tests) + pulls[-1].rounding
@@ -243,19 +244,6 @@ def _agreement(
         resolution=resolution,
         entries=known <= 0.5 * tolerances.atol * smallest,
     )
-
-
-def _inputs_resolved(point: Point, move: _Move, pull: _Pull, bar: float, share: float, allowed: float) -> bool:
-    """Whether each input's own contribution, or what `atol` allows of it, stands out of the bar of all together."""
-    if len(point.input_sizes) == 1:
-        return True
-    for columns in point.column_slices:
-        taken = move.inputs[columns]
-        own = _norm(pull.gradient[columns] * taken)
-        typical = float(np.abs(taken).sum()) / taken.size if taken.size else math.inf
-        if not bar <= max(share * own, allowed * typical):
-            return False
-    return True
 
 
 def _compare_tangents(point: Point, tolerances: Tolerances, moves: list[_Move], bars: Bars) -> Seen:
