@@ -72,9 +72,9 @@ def causes(problem: Problem, seed: int = 0) -> tuple[Cause, ...]:
 def explained(result: CheckResult, problem: Problem, seed: int = 0) -> CheckResult:
     """A failed double backward with the surest cause as the diagnosis, and the place, of each of its findings.
 
-    What is marked once_differentiable says that it has no second derivative, and is unsupported rather than wrong.
+    What is marked once_differentiable says that it has no second derivative: unsupported, not wrong or undecided.
     """
-    if result.outcome is not Outcome.FAILED:
+    if result.outcome not in (Outcome.FAILED, Outcome.INCONCLUSIVE):
         return result
     try:
         found = causes(problem, seed)
@@ -92,6 +92,8 @@ def explained(result: CheckResult, problem: Problem, seed: int = 0) -> CheckResu
             reason="once_differentiable",
             details={"function": first.function},
         )
+    if result.outcome is Outcome.INCONCLUSIVE:
+        return result
     others = ", ".join(each.name for each in found[1:])
     diagnosis = Diagnosis(
         pattern=f"second_{first.kind}", parameters={"name": first.name, "function": first.function, "others": others}

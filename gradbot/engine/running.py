@@ -62,7 +62,8 @@ def run_checks(
         on_stage(name.value)
         context = replace(context, earlier=dict(results))
         double = context.prepared
-        if name in HIGHER_PRECISION and low_precision.is_low(context.problem.inputs[0]):
+        low = low_precision.is_low(context.problem.inputs[0]) and not context.problem.in_place
+        if name in HIGHER_PRECISION and low:
             double = low_precision.prepared_in_double(context.subject, seed=context.seed) or context.prepared
         result = _without_backward(name, context) or _timed(name, run, replace(context, prepared=double))
         results[name.value] = _required(result, context)

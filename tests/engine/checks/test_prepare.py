@@ -308,11 +308,26 @@ class SolvedHalf(Solved):
         return (*grads[:-1], None if grads[-1] is None else grads[-1] / 2)
 
 
+class SolvedOnce(Solved):
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad_output: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        return Solved.backward(ctx, grad_output)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_a_backward_that_is_once_differentiable_is_so_whatever_the_function_captures(dtype: torch.dtype) -> None:
+    weight, x = (each.detach().to(dtype).requires_grad_() for each in (real(3), real(3, seed=1)))
+    case = check(SolvedOnce.apply, (lambda x: weight * x, x.detach(), weight), checks=["double_backward"])
+    assert result_of(case, "double_backward").reason == "once_differentiable"
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize(("cls", "outcome"), [(Solved, Outcome.PASSED), (SolvedHalf, Outcome.FAILED)])
 def test_inputs_that_a_callable_argument_holds_as_well_are_stepped_in_their_own_memory(
-    cls: Any, outcome: Outcome
+    cls: Any, outcome: Outcome, dtype: torch.dtype
 ) -> None:
-    weight, x = real(3), real(3, seed=1)
+    weight, x = (each.detach().to(dtype).requires_grad_() for each in (real(3), real(3, seed=1)))
     before = weight.detach().clone()
     case = check(cls.apply, (lambda x: weight * x, x, weight), checks=["backward", "needs_input_grad"])
     assert case.outcome is outcome
