@@ -92,6 +92,11 @@ REASONS: Mapping[str, str] = {
     "random_batched": "the function draws random numbers, which vmap would draw otherwise",
     "backward_raises": "the backward raises, as its own check says: {message}",
     "raises_when_frozen": "with {frozen} frozen it raises {message}",
+    "only_on_copies": (
+        "the backward raises {message} where the call is made again on copies, and not as it was made: "
+        "something beside its arguments holds them, and it cannot be checked"
+    ),
+    "out_of_time": "its time, {limit}, was over before the checks were",
     "stale_recording": "the recorded call no longer fits: {message}; record again",
     "undecided": "neither the gradient nor the point could be shown to be wrong",
     "not_an_op": "the target is not a registered op",
@@ -113,8 +118,12 @@ NOTES: Mapping[str, str] = {
         'projection = "gradbot.engine.projections:symmetric"'
     ),
     "grad_assumed": (
-        "no recorded call had an input that requires grad; assumed of {count} of {of} floating-point inputs, "
+        "no recorded call asked for a gradient; assumed of {count} of {of} floating-point inputs, "
         "those that the backward gives a gradient"
+    ),
+    "held_back": (
+        "not checked by {inputs}: something passed beside them holds what was computed from them, "
+        "so that no step reaches it"
     ),
     "captured_inputs": "the function captures its inputs by closure; steps were taken in their own memory",
     "bounded": "{done} of {of} variants were tried, as time allowed",

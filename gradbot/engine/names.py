@@ -14,8 +14,9 @@ from gradbot.engine.trees import leaves
 def named_arguments(
     func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> list[tuple[str, object]]:
+    """Every leaf of the arguments with its name."""
     found: list[tuple[str, object]] = []
-    names = _parameter_names(func)
+    names = parameter_names(func)
     for position, each in enumerate(args):
         found += leaves(each, names[position] if position < len(names) else f"input {position}")
     for key, each in kwargs.items():
@@ -23,7 +24,7 @@ def named_arguments(
     return found
 
 
-def _parameter_names(func: Any) -> list[str]:
+def parameter_names(func: Any) -> list[str]:
     """Names of positional parameters; of a Function's forward without ctx for its `apply`."""
     owner: Any = getattr(func, "__self__", None)
     is_apply = isinstance(owner, type) and issubclass(owner, torch.autograd.Function)

@@ -1,4 +1,5 @@
-"""Calls of which no input required grad, as tests make that only run forwards: which inputs may be taken to require it.
+"""Calls of which no input required grad, or made without grad mode, as tests make that only run forwards: which inputs
+may be taken to require it.
 
 That an input is differentiable is believed of those only that the target's own backward gives a gradient. None, or
 nothing but zeros, is how a backward says that an argument is not differentiable (a mask, a threshold); asking for more
@@ -18,8 +19,8 @@ from torch.utils import _pytree as pytree
 
 from gradbot.model import Note
 
-NO_GRADIENT = "no recorded call had inputs that require grad, and the backward gives none of them a gradient"
-RAISES = "no recorded call had inputs that require grad, and where they do it raises {message}"
+NO_GRADIENT = "no recorded call asked for a gradient, and the backward gives no input one"
+RAISES = "no recorded call asked for a gradient, and where one is asked for it raises {message}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

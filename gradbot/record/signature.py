@@ -18,10 +18,11 @@ _PLAIN_TYPES = frozenset((*_PLAIN, torch.Size))
 
 
 def quick_key(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Equal for calls of equal signature, and cheaper: no text is made of tensors and plain values."""
+    """Equal for calls of equal signature in one grad mode, and cheaper: no text is made of tensors and plain values."""
     if kwargs:
-        return (*map(_quick, args), *((name, _quick(value)) for name, value in kwargs.items()))
-    return tuple(map(_quick, args))
+        named = ((name, _quick(value)) for name, value in kwargs.items())
+        return (torch.is_grad_enabled(), *map(_quick, args), *named)
+    return (torch.is_grad_enabled(), *map(_quick, args))
 
 
 def _quick(value: Any) -> Any:
@@ -80,6 +81,20 @@ def wants_grad(parts: Any) -> bool:
     if isinstance(parts, tuple) and parts and parts[0] == "tensor":
         return bool(parts[3])
     return isinstance(parts, tuple) and any(map(wants_grad, parts))
+
+
+def called(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The signature of a call as it is made now: without grad mode, no input of it requires grad."""
+    parts = signature(args, kwargs)
+    return parts if torch.is_grad_enabled() else tuple(map(_without_grad, parts))
+
+
+def _without_grad(part: Any) -> Any:
+    if not isinstance(part, tuple):
+        return part
+    if part and part[0] == "tensor":
+        return (*part[:3], False, *part[4:])
+    return tuple(map(_without_grad, part))
 
 
 def size(parts: Any) -> int:

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
-from gradbot.record.signature import plain_part, quick_key, signature, size, wants_grad
+from gradbot.record.signature import called, plain_part, quick_key, size, wants_grad
 from gradbot.record.tensors import Attached, NotPortableError, is_degenerate
 from gradbot.record.values import encode_value, seeds
 
@@ -117,7 +117,7 @@ class Spool:
             if quick in self._quick:
                 return
             with self._lock:
-                parts = signature(args, kwargs)
+                parts = called(args, kwargs)
                 key = (target, parts)
                 if key not in self._seen:
                     self._seen.add(key)
@@ -135,7 +135,7 @@ class Spool:
 
     def _withdrawn(self, target: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         with suppress(Exception), self._lock:
-            parts = signature(args, kwargs)
+            parts = called(args, kwargs)
             if (target, parts) in self._seen:
                 # the same signature may do with other values
                 self._quick.discard((target, quick_key(args, kwargs)))

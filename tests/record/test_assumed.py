@@ -86,18 +86,18 @@ def test_an_input_is_taken_to_require_grad_where_the_backward_gives_one(cls: Any
     args = call()
     (note,) = require_grad(cls.apply, args, {}).notes
     assert [each.requires_grad for each in args] == [True, False]
-    assert note_text(note).startswith("no recorded call had an input that requires grad; assumed of 1 of 2")
+    assert note_text(note).startswith("no recorded call asked for a gradient; assumed of 1 of 2")
 
 
 def test_where_the_backward_gives_nothing_nothing_is_assumed() -> None:
     args = call()
-    assert "gives none of them a gradient" in require_grad(Nothing.apply, args, {}).skip
+    assert "the backward gives no input one" in require_grad(Nothing.apply, args, {}).skip
     assert not any(each.requires_grad for each in args)
 
 
 def test_a_backward_that_raises_whoever_requires_grad_is_said_and_nothing_assumed() -> None:
     args = call()
-    assert "where they do it raises RuntimeError: broken" in require_grad(Broken.apply, args, {}).skip
+    assert "where one is asked for it raises RuntimeError: broken" in require_grad(Broken.apply, args, {}).skip
     assert not any(each.requires_grad for each in args)
 
 
@@ -154,7 +154,7 @@ def test_a_wrong_function_recorded_without_grad_fails(tmp_path: Path) -> None:
 def test_what_gives_no_gradient_is_skipped_with_the_reason(tmp_path: Path) -> None:
     (result,) = replayed(Nothing, tmp_path, call())
     assert result.outcome is Outcome.SKIPPED
-    assert "gives none of them a gradient" in str(result.details["reason"])
+    assert "the backward gives no input one" in str(result.details["reason"])
 
 
 def test_calls_that_show_what_requires_grad_win(tmp_path: Path) -> None:
@@ -180,3 +180,52 @@ def test_in_place_the_same_holds(mode: Any, cls: type, outcome: Outcome, tmp_pat
     assert result.case.name == "in-place-assumed-0"
     assert (outcome is Outcome.SKIPPED) != ("grad_assumed" in {note.code for note in result.notes})
     assert not any(each.requires_grad for each in args)
+
+
+class Remembers(Thresholded):
+    """Keeps what its backward needs only where its caller is in grad mode."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, threshold: Tensor, keep: bool) -> Tensor:  # type: ignore[override]
+        if keep:
+            ctx.save_for_backward(x, threshold)
+        return 0.5 * (x - threshold).square()
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
+        return *Thresholded.backward(ctx, grad_output), None
+
+
+def asked(cls: type, keep: bool) -> tuple[Any, ...]:
+    x, threshold = call()
+    args = (x.requires_grad_(), threshold)
+    return (*args, keep) if cls is Remembers else args
+
+
+WITHOUT_GRAD_MODE = [(Remembers, Outcome.SKIPPED), (Thresholded, Outcome.PASSED), (Wrong, Outcome.FAILED)]
+
+
+@pytest.mark.parametrize(("cls", "outcome"), WITHOUT_GRAD_MODE)
+def test_a_call_without_grad_mode_asks_for_no_gradient(cls: type, outcome: Outcome, tmp_path: Path) -> None:
+    with torch.no_grad():
+        (result,) = replayed(cls, tmp_path, asked(cls, keep=False))
+    assert result.outcome is outcome
+    assert (outcome is Outcome.SKIPPED) != ("grad_assumed" in {note.code for note in result.notes})
+
+
+@pytest.mark.parametrize(("cls", "outcome"), WITHOUT_GRAD_MODE)
+def test_nor_does_one_that_is_checked_in_place(cls: type, outcome: Outcome, tmp_path: Path) -> None:
+    with torch.no_grad():
+        checker(tmp_path)("target", cls, asked(cls, keep=False), {})
+    (path,) = tmp_path.glob("*.result.json")
+    result = codec.loads(path.read_text(), CaseResult)
+    assert (result.outcome, result.case.name) == (outcome, "in-place-assumed-0")
+
+
+def test_a_call_in_grad_mode_wins_over_the_same_without(tmp_path: Path) -> None:
+    spool = Spool(folder=tmp_path, scope=Scope(packages=(Remembers.__module__,)), test_id=lambda: "")
+    args = asked(Remembers, keep=True)
+    with torch.no_grad():
+        spool.function_called(Remembers, args, {})
+    spool.function_called(Remembers, args, {})
+    assert [entry["requires_grad"] for entry in read_spool(tmp_path)] == [False, True]

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor
 
 from gradbot import codec
-from gradbot.model import Case, CaseResult, CheckResult, InputSource, Outcome
-from gradbot.record.in_place import _settled, _tensors, _upcast, _with_leaves, checker
+from gradbot.model import CaseResult, Outcome
+from gradbot.record.in_place import checker
+from gradbot.record.reach import tensors, upcast, with_leaves
 
 
 class Holder:
@@ -52,16 +53,16 @@ def _closure(tensor: Tensor) -> Any:
 )
 def test_tensors_are_found_wherever_arguments_hold_them(around: Any) -> None:
     tensor = torch.ones(3)
-    assert any(each is tensor for each in _tensors(((around(tensor),), {}), set()))
-    _upcast((around(tensor),), {})
+    assert any(each is tensor for each in tensors(((around(tensor),), {})))
+    upcast((around(tensor),), {})
     assert tensor.dtype == torch.float64
 
 
 def test_an_alias_between_an_argument_and_a_module_stays_one_tensor() -> None:
     weight = torch.nn.Parameter(torch.ones(3))
     args = (Holder(weight).scaled, weight)
-    leaves = _upcast(args, {})
-    replayed = _with_leaves(args, leaves)
+    leaves = upcast(args, {})
+    replayed = with_leaves(args, leaves)
     assert replayed[1] is weight
     assert replayed[0].__self__.tensor is weight
     assert (weight.dtype, weight.requires_grad) == (torch.float64, True)
@@ -69,7 +70,7 @@ def test_an_alias_between_an_argument_and_a_module_stays_one_tensor() -> None:
 
 def test_an_argument_with_a_graph_becomes_a_leaf() -> None:
     x = torch.ones(3, requires_grad=True) * 2
-    (leaf,) = _with_leaves((x,), _upcast((x,), {}))
+    (leaf,) = with_leaves((x,), upcast((x,), {}))
     assert (leaf.is_leaf, leaf.requires_grad, leaf.dtype) == (True, True, torch.float64)
     assert torch.equal(leaf.detach(), torch.full((3,), 2.0, dtype=torch.float64))
 
@@ -77,12 +78,14 @@ def test_an_argument_with_a_graph_becomes_a_leaf() -> None:
 class Inverted(torch.autograd.Function):
     """The x where f(x) = y, for an f that holds the tensors that are passed beside it."""
 
+    retain = False
+
     @staticmethod
     def forward(ctx: Any, f: Any, y: Tensor, *held: Tensor) -> Tensor:
         x = torch.zeros_like(y)
         for _ in range(40):
             x = x - (f(x) - y) / 3
-        ctx.f = f
+        ctx.f, ctx.retain = f, ctx._forward_cls.retain
         ctx.save_for_backward(x, *held)
         return x
 
@@ -94,7 +97,7 @@ class Inverted(torch.autograd.Function):
             x = x.detach().requires_grad_()
             y = ctx.f(x)
         (slope,) = torch.autograd.grad(y, x, torch.ones_like(y), retain_graph=True)
-        return None, grad / slope, *torch.autograd.grad(y, held, -grad / slope)
+        return None, grad / slope, *torch.autograd.grad(y, held, -grad / slope, retain_graph=ctx.retain)
 
 
 class Cubic:
@@ -132,22 +135,120 @@ def test_what_a_callable_holds_of_a_graph_is_the_leaf_that_is_passed(
     assert "backward" in {each.check for each in result.checks if each.outcome is Outcome.PASSED}
 
 
-def test_a_call_that_the_forward_refuses_decides_nothing() -> None:
-    from gradbot.engine.api import check
+def checked(folder: Path, cls: Any, *args: Any, **limits: float) -> CaseResult:
+    checker(folder, **limits)("target", cls, args, {})  # type: ignore[arg-type]
+    (path,) = folder.glob("*.result.json")
+    return codec.loads(path.read_text(), CaseResult)
 
-    def refuses(x: Tensor) -> Tensor:
+
+def outcomes(result: CaseResult) -> dict[str, Outcome]:
+    return {each.check: each.outcome for each in result.checks}
+
+
+class Retaining(Inverted):
+    retain = True
+
+
+class WrongByY(Retaining):
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        f, y, *held = Inverted.backward(ctx, grad)
+        return f, 2 * y, *held
+
+
+def computed_first(*, leaf: bool = False) -> tuple[Tensor, Tensor]:
+    """The y of an equation, and a parameter whose exponential the equation holds."""
+    logarithm = torch.tensor([0.4, 0.7, 0.9], dtype=torch.float64, requires_grad=True)
+    return torch.linspace(-1, 1, 3, dtype=torch.float64).requires_grad_(), logarithm if leaf else logarithm * 1.0
+
+
+@pytest.mark.parametrize("hold", [held_by_a_method, held_by_a_closure, held_by_a_partial])
+@pytest.mark.parametrize("leaf", [False, True])
+@pytest.mark.parametrize(("cls", "outcome"), [(Retaining, Outcome.PASSED), (WrongByY, Outcome.FAILED)])
+def test_an_argument_stays_as_it_is_where_a_callable_holds_what_was_computed_from_it(
+    tmp_path: Path, hold: Any, cls: Any, outcome: Outcome, *, leaf: bool
+) -> None:
+    y, logarithm = computed_first(leaf=leaf)
+    result = checked(tmp_path, cls, hold(logarithm.exp()), y, logarithm)
+    assert result.outcome is outcome
+    assert [note.code for note in result.notes][:1] == ["held_back"]
+    assert [each.name for each in result.inputs] == ["y"]
+
+
+def test_arguments_that_share_memory_with_one_that_stays_are_moved_in_a_copy(tmp_path: Path) -> None:
+    packed = torch.tensor([[0.4, 0.7, 0.9], [0.1, 0.2, 0.3]], dtype=torch.float64, requires_grad=True) * 1.0
+    logarithm, shift = packed.unbind(0)
+    factor = logarithm.exp()
+    y, _ = computed_first()
+    result = checked(tmp_path, Retaining, lambda x: factor * x + shift, y, logarithm, shift)
+    assert result.outcome is Outcome.PASSED
+    assert [each.name for each in result.inputs] == ["y", "input 3"]
+
+
+def test_a_graph_that_the_backward_frees_can_be_walked_once_and_decides_nothing(tmp_path: Path) -> None:
+    y, logarithm = computed_first()
+    result = checked(tmp_path, Inverted, held_by_a_method(logarithm.exp()), y, logarithm)
+    assert (result.outcome, result.reason) == (Outcome.INCONCLUSIVE, "only_on_copies")
+
+
+REGISTRY: dict[str, Tensor] = {}
+
+
+class OutOfReach(torch.autograd.Function):
+    """Differentiates by an argument through what a registry holds, which no copy of the argument is."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
+        ctx.save_for_backward(x, weight)
+        return x * REGISTRY["squared"].detach()
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
+        x, weight = ctx.saved_tensors
+        with torch.enable_grad():
+            y = x.detach() * REGISTRY["squared"]
+        (by_weight,) = torch.autograd.grad(y, weight, grad, retain_graph=True)
+        return grad * REGISTRY["squared"].detach(), by_weight
+
+
+class Raises(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        raise ValueError("no such gradient")
+
+
+def test_a_backward_that_raises_on_copies_alone_decides_nothing(tmp_path: Path) -> None:
+    weight = torch.ones(3, dtype=torch.float64, requires_grad=True) * 1.0
+    REGISTRY["squared"] = weight * weight
+    try:
+        result = checked(tmp_path, OutOfReach, torch.ones(3, dtype=torch.float64, requires_grad=True), weight)
+    finally:
+        REGISTRY.clear()
+    assert (result.outcome, result.reason) == (Outcome.INCONCLUSIVE, "only_on_copies")
+    assert "used in the graph" in str(result.details["message"])
+
+
+def test_a_backward_that_raises_on_the_arguments_themselves_is_broken(tmp_path: Path) -> None:
+    result = checked(tmp_path, Raises, torch.ones(3, requires_grad=True))
+    assert result.outcome is Outcome.ERRORED
+    assert {finding.kind for each in result.checks for finding in each.findings} == {"user_error_in_backward"}
+
+
+class Refuses(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
         raise ValueError("negative")
 
-    result = _settled(check(refuses, (torch.ones(2, dtype=torch.float64, requires_grad=True),)))
+
+def test_a_call_that_the_forward_refuses_decides_nothing(tmp_path: Path) -> None:
+    result = checked(tmp_path, Refuses, torch.ones(2, dtype=torch.float64, requires_grad=True))
     assert (result.outcome, result.reason) == (Outcome.INCONCLUSIVE, "user_error")
     assert "negative" in str(result.details["message"])
-
-
-def test_other_results_are_left_alone() -> None:
-    case = Case(id="m:F[a]", target="m:F", name="a", source=InputSource.RECORDED, reference="")
-    failed = CheckResult(check="backward", outcome=Outcome.FAILED)
-    result = CaseResult(case=case, outcome=Outcome.FAILED, checks=(failed,))
-    assert _settled(result) is result
 
 
 class Slow(torch.autograd.Function):
@@ -166,8 +267,30 @@ def test_checks_in_place_end_when_their_time_is_up(tmp_path: Path) -> None:
     for _ in range(5):
         check("slow", Slow, (torch.ones(2, requires_grad=True),), {})
     results = [codec.loads(path.read_text(), CaseResult) for path in tmp_path.glob("*.result.json")]
-    assert {result.outcome for result in results} == {Outcome.TIMED_OUT}
+    assert {(result.outcome, result.reason) for result in results} == {(Outcome.INCONCLUSIVE, "out_of_time")}
     assert len(results) <= 2  # each takes 0.3 s at least; a busy machine may need all of the 0.5 s for the first
+
+
+class Dies(torch.autograd.Function):
+    """Right, unless its backward is differentiated itself."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        if grad.requires_grad:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return grad * 2 * ctx.saved_tensors[0]
+
+
+def test_checks_that_were_made_before_a_crash_are_kept(tmp_path: Path) -> None:
+    result = checked(tmp_path, Dies, torch.ones(3, dtype=torch.float64, requires_grad=True))
+    assert result.outcome is Outcome.CRASHED
+    assert outcomes(result)["backward"] is Outcome.PASSED
+    assert "double_backward" not in outcomes(result)
 
 
 def test_an_interrupt_of_the_suite_ends_the_check_that_is_running(
