@@ -1,7 +1,7 @@
 """Recorded calls with symmetric matrices: functions of those alone are right where their inputs stay symmetric.
 
-An eigendecomposition reads one triangle of its input and gives a gradient that is symmetric. A step of a single entry
-leaves the set that it is made for, and calls it wrong; tests never do.
+An eigendecomposition reads one triangle of its input, and conjugate gradients solve no other system. A step of a single
+entry leaves the set that such a function is made for, and calls it wrong; tests never do.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from gradbot.engine.api import check_case
 from gradbot.engine.names import named_arguments
 from gradbot.engine.projections import symmetric
 from gradbot.engine.references import References
-from gradbot.engine.trees import leaves, map_leaves
-from gradbot.model import Case, CaseResult, Note, Outcome
+from gradbot.model import Case, CaseResult, CheckName, Note, Outcome, Severity
 
 _ROUNDING = 64  # units of the last place by which a computed symmetric matrix may differ from its transpose
 _BAD = (Outcome.FAILED, Outcome.ERRORED)
@@ -29,27 +28,56 @@ def check_recorded(
 ) -> CaseResult:
     """`check_case`; what it finds wrong at symmetric inputs is looked at again with steps that keep them symmetric.
 
-    The second look counts where fewer checks fail in it; a note says so then. `options` are those of `check_case`.
+    The second look counts where fewer checks fail in it, or by fewer inputs; a note says so then. `options` are those of
+    `check_case`.
     """
     references = options.get("references") or References()
-    if references.projection is not None or not any(map(_is_symmetric, _checked(func, args, kwargs))):
+    flags = list(map(_is_symmetric, _checked(func, args, kwargs)))
+    if references.projection is not None or not any(flags):
         return check_case(case, func, args, kwargs, **options)
     result = check_case(case, func, args, kwargs, **_told_of_no_failure(options))
     if result.outcome is not Outcome.FAILED:
         return result
-    flags = _symmetric_inputs(func, args, kwargs)
-    if not any(flags):
+    again = check_case(case, func, args, kwargs, **{**options, "references": _along(references, flags, symmetric)})
+    fewer = _failing(again) < _failing(result) or _blamed(again) < _blamed(result)
+    if not (fewer and _failing(again) <= _failing(result)):
         return result
+    excused = _blamed(result) - _blamed(again)
+    if any(flags[index] and _is_transposed(index, case, func, args, kwargs, options) for index in excused):
+        return result
+    return replace(again, notes=(*again.notes, Note(code="symmetric_assumed", details={"count": sum(flags)})))
+
+
+def _along(references: References, flags: Sequence[bool], change: Callable[[Tensor], Tensor]) -> References:
+    """References with a projection that changes the flagged inputs."""
 
     def projection(*tensors: Tensor) -> tuple[Tensor, ...]:
         kept = [*flags, *[False] * (len(tensors) - len(flags))]  # parameters of modules come last
-        return tuple(symmetric(each) if flag else each for each, flag in zip(tensors, kept, strict=True))
+        return tuple(change(each) if flag else each for each, flag in zip(tensors, kept, strict=True))
 
-    options["references"] = replace(references, projection=projection)
-    again = check_case(case, func, args, kwargs, **options)
-    if not _failing(again) < _failing(result):
-        return result
-    return replace(again, notes=(*again.notes, Note(code="symmetric_assumed", details={"count": sum(flags)})))
+    return replace(references, projection=projection)
+
+
+def _is_transposed(
+    index: int,
+    case: Case,
+    func: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    options: Mapping[str, Any],
+) -> bool:
+    """Whether the gradient by one input is right at any step once it is transposed: no step along symmetric ones shows
+    that, and it is wrong."""
+    only = replace(case, settings=replace(case.settings, checks=(CheckName.BACKWARD.value,)))
+    flags = [position == index for position in range(index + 1)]
+    references = _along(options.get("references") or References(), flags, _with_transposed_gradient)
+    quiet = {name: value for name, value in options.items() if name not in ("on_check", "on_stage", "references")}
+    return index not in _blamed(check_case(only, func, args, kwargs, **quiet, references=references))
+
+
+def _with_transposed_gradient(matrix: Tensor) -> Tensor:
+    value = matrix.detach()
+    return value + (matrix - value).mT
 
 
 def _told_of_no_failure(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -64,24 +92,10 @@ def _failing(result: CaseResult) -> set[str]:
     return {check.check for check in result.checks if check.outcome in _BAD}
 
 
-def _symmetric_inputs(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[bool]:
-    """For each checked argument, in the order that checks know, whether it and its gradient are symmetric matrices.
-
-    A gradient that is not is no function's of symmetric matrices alone: it might be transposed.
-    """
-    checked = _checked(func, args, kwargs)
-    flags = list(map(_is_symmetric, checked))
-    copies = {id(each): each.detach().clone().requires_grad_() for each in checked}
-    try:
-        with torch.random.fork_rng(devices=[]), torch.enable_grad():
-            put = map_leaves(lambda leaf: copies.get(id(leaf), leaf), (tuple(args), dict(kwargs)))
-            results = [each for _, each in leaves(func(*put[0], **put[1]))]
-            outputs = [each for each in results if isinstance(each, Tensor) and each.requires_grad]
-            cotangents = [torch.randn_like(each) for each in outputs]
-            grads = torch.autograd.grad(outputs, list(copies.values()), cotangents, allow_unused=True)
-    except Exception:  # noqa: BLE001  whatever user code raises
-        return [False] * len(flags)
-    return [flag and grad is not None and _is_symmetric(grad) for flag, grad in zip(flags, grads, strict=True)]
+def _blamed(result: CaseResult) -> set[int]:
+    """The inputs by which the backward is wrong."""
+    findings = [each for check in result.checks if check.check == CheckName.BACKWARD.value for each in check.findings]
+    return {each.input for each in findings if each.severity is Severity.ERROR and each.input is not None}
 
 
 def _checked(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Tensor]:
