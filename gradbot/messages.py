@@ -59,6 +59,14 @@ REASONS: Mapping[str, str] = {
     "domain": "the inputs sit on the edge of the domain: a step leaves it",
     "precision": "the noise of {dtype} is too large to tell",
     "moves_in_steps": "the forward moves in steps or is noisy where differences are taken; over wide ones it agrees",
+    "right_on_average": (
+        "the gradient is not that of the forward under any one draw of its random numbers, but right on average: "
+        "an estimate, if that is meant"
+    ),
+    "right_for_product": (
+        "the gradient is not that of the output R, but that of R Rᵀ is right: if that is what R is for, declare "
+        'invariant = "gradbot.engine.projections:span"'
+    ),
     "not_supported": "the target does not offer this derivative",
     "once_differentiable": "the backward is once_differentiable",
     "not_selected": "this check was not selected",
@@ -120,6 +128,10 @@ NOTES: Mapping[str, str] = {
     "grad_assumed": (
         "no recorded call asked for a gradient; assumed of {count} of {of} floating-point inputs, "
         "those that the backward gives a gradient"
+    ),
+    "shared_by_draws": (
+        "random numbers decide which of many equal outputs comes: what all of them share was checked; to declare that, "
+        'invariant = "gradbot.engine.projections:span", or "…:without_sign"'
     ),
     "held_back": (
         "not checked by {inputs}: something passed beside them holds what was computed from them, "

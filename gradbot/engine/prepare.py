@@ -25,7 +25,7 @@ from gradbot.engine.subject import Subject
 from gradbot.engine.trees import leaves
 from gradbot.model import Note
 
-__all__ = ["NothingToCheckError", "Prepared", "UserCodeError", "involved_tensors", "prepare"]
+__all__ = ["NothingToCheckError", "Prepared", "UserCodeError", "involved_tensors", "prepare", "under_seed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +97,13 @@ def prepare(
         arguments_changed=observed.arguments,
         call_seconds=3 * forward_seconds,  # a backward costs about two forwards
     )
+
+
+def under_seed(prepared: Prepared, seed: int) -> Problem:
+    """The problem of a function that draws random numbers, with others than it was prepared with."""
+    subject, problem = prepared.subject.changed(seed=seed), prepared.problem
+    again = _problem(subject, prepared.representations, prepared.outputs)
+    return replace(again, in_place=problem.in_place, grad_mode=problem.grad_mode)
 
 
 def involved_tensors(func: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Tensor]:

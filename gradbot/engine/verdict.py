@@ -14,7 +14,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from gradbot.engine import kinks, localise, low_precision, stepwise, surrogates
+from gradbot.engine import draws, kinks, localise, low_precision, stepwise, surrogates
 from gradbot.engine.beside import DISTANCE, where_it_shows
 from gradbot.engine.checks.context import Context, concluded, cotangents, not_differentiable_again, raised
 from gradbot.engine.compare import compare_jacobians
@@ -193,6 +193,8 @@ def _judge_reverse(
     if stepwise.explains(problem, comparison, context.seed):
         return _inconclusive(context, problem, check, "moves_in_steps")
     if check is CheckName.BACKWARD:
+        if draws.right_on_average(context.prepared, comparison.wrong_pairs, context.seed):
+            return _inconclusive(context, problem, check, "right_on_average")
         kind = _KINDS_AT_POINT.get(triage.verdict, kind)
     if triage.verdict is not TriageVerdict.WRONG_GRADIENT:
         return concluded(check, _located(context, problem, comparison, check, kind, methods, {}))

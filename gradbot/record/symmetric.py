@@ -17,6 +17,7 @@ from gradbot.engine.api import check_case
 from gradbot.engine.names import named_arguments
 from gradbot.engine.projections import symmetric
 from gradbot.engine.references import References
+from gradbot.engine.running import failing
 from gradbot.model import Case, CaseResult, CheckName, Note, Outcome, Severity
 
 _ROUNDING = 64  # units of the last place by which a computed symmetric matrix may differ from its transpose
@@ -28,8 +29,8 @@ def check_recorded(
 ) -> CaseResult:
     """`check_case`; what it finds wrong at symmetric inputs is looked at again with steps that keep them symmetric.
 
-    The second look counts where fewer checks fail in it, or by fewer inputs; a note says so then. `options` are those of
-    `check_case`.
+    The second look counts where fewer checks fail in it, or by fewer inputs; a note says so then. `options` are what
+    `check_case` takes.
     """
     references = options.get("references") or References()
     flags = list(map(_is_symmetric, _checked(func, args, kwargs)))
@@ -39,8 +40,8 @@ def check_recorded(
     if result.outcome is not Outcome.FAILED:
         return result
     again = check_case(case, func, args, kwargs, **{**options, "references": _along(references, flags, symmetric)})
-    fewer = _failing(again) < _failing(result) or _blamed(again) < _blamed(result)
-    if not (fewer and _failing(again) <= _failing(result)):
+    fewer = failing(again.checks) < failing(result.checks) or _blamed(again) < _blamed(result)
+    if not (fewer and failing(again.checks) <= failing(result.checks)):
         return result
     excused = _blamed(result) - _blamed(again)
     if any(flags[index] and _is_transposed(index, case, func, args, kwargs, options) for index in excused):
@@ -86,10 +87,6 @@ def _told_of_no_failure(options: Mapping[str, Any]) -> dict[str, Any]:
     if tell is None:
         return dict(options)
     return {**options, "on_check": lambda result: None if result.outcome in _BAD else tell(result)}
-
-
-def _failing(result: CaseResult) -> set[str]:
-    return {check.check for check in result.checks if check.outcome in _BAD}
 
 
 def _blamed(result: CaseResult) -> set[int]:
