@@ -8,8 +8,9 @@ as good as any other: its gradient is right for what all of them share, and no s
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from gradbot.engine.directional import REFUSALS, Point, signed_uniform
 from gradbot.engine.prepare import Prepared, under_seed
 from gradbot.engine.projections import span, without_sign
 
-_DRAWS = (16, 64, 256)
+_DRAWS = (16, 32, 64, 128, 256)
 _STEP = 2.0**-14
 _DIRECTIONS = 2
 _RULED_OUT = 6.0
@@ -29,13 +30,14 @@ _RESOLVED = 0.15
 """Of the derivative: the standard error at which a mean difference would have shown a wrong factor."""
 _SAME = 1e-4
 """Of the size: what counts as the same under every draw."""
-_SECONDS = 20.0
+_SECONDS = 60.0
+"""What more draws may take in all; the first few are always made."""
 _LARGEST = 1 << 20
 """Elements of a product that is looked at."""
 
 
 def right_on_average(prepared: Prepared, pairs: tuple[tuple[int, int], ...], seed: int = 0) -> bool:
-    """Whether the gradient of every wrong pair of output and input is that of the forward on average over draws.
+    """Whether the gradient of the wrong pairs of output and input is that of the forward on average over draws.
 
     Not where the backward draws random numbers itself: a mask drawn anew is wrong, and right on average.
     """
@@ -43,44 +45,50 @@ def right_on_average(prepared: Prepared, pairs: tuple[tuple[int, int], ...], see
         return False
     generator = torch.Generator().manual_seed(seed)
     try:
-        return not _backward_draws(prepared, generator) and all(
-            _is_mean(prepared, output, index, generator) for output, index in pairs for _ in range(_DIRECTIONS)
-        )
+        point = Point.of(prepared.problem)
+        return not _backward_draws(point, generator) and _are_means(prepared, point, pairs, generator)
     except REFUSALS:
         return False
 
 
-def _backward_draws(prepared: Prepared, generator: torch.Generator) -> bool:
-    point = Point.of(prepared.problem)
+def _backward_draws(point: Point, generator: torch.Generator) -> bool:
     cotangent = signed_uniform(point.values.numel(), generator)
     first, again = point.vjp(cotangent), point.vjp(cotangent)
     return not all(torch.equal(one, other) for one, other in zip(first, again, strict=True))
 
 
-def _is_mean(prepared: Prepared, output: int, index: int, generator: torch.Generator) -> bool:
-    point = Point.of(prepared.problem)
-    direction = point.direction(generator, only=index)
-    rows, weights = point.rows(output), signed_uniform(point.sizes[output], generator)
-    gaps: list[float] = []
-    sizes: list[float] = []
+def _are_means(
+    prepared: Prepared, point: Point, pairs: tuple[tuple[int, int], ...], generator: torch.Generator
+) -> bool:
+    """Whether vᵀJu, analytical and numerical, agree in the mean for random v and two random u over the wrong pairs."""
+    cotangent = torch.zeros_like(point.values)
+    for output in {output for output, _ in pairs}:
+        cotangent[point.rows(output)] = signed_uniform(point.sizes[output], generator)
+    wrong = {index for _, index in pairs}
+    directions = [
+        tuple(along if index in wrong else None for index, along in enumerate(point.direction(generator)))
+        for _ in range(_DIRECTIONS)
+    ]
+    gaps: list[list[float]] = [[] for _ in directions]
+    slopes: list[list[float]] = [[] for _ in directions]
+    began, done = time.perf_counter(), 0
     for count in _DRAWS:
-        if count * prepared.call_seconds > _SECONDS:
+        if done and (time.perf_counter() - began) * count / done > _SECONDS:
             return False
-        for number in range(len(gaps), count):
-            here = Point.of(under_seed(prepared, number))
-            rise, taken = here.difference(direction, _STEP)
-            along = taken[index]
-            assert along is not None
-            cotangent = torch.zeros_like(here.values)
-            cotangent[rows] = weights
-            slope = float(weights @ rise[rows]) / (2 * _STEP)
-            gaps.append(float(here.vjp(cotangent)[index] @ along) / (2 * _STEP) - slope)
-            sizes.append(slope)
-        mean, error = _mean(gaps)
-        if not abs(mean) <= _RULED_OUT * error:
+        for number in range(done, count):
+            here = replace(point, problem=under_seed(prepared, number))
+            here = replace(here, linearization=here.problem.linearize())
+            gradients = here.vjp(cotangent)
+            for found, numerical, direction in zip(gaps, slopes, directions, strict=True):
+                rise, taken = here.difference(direction, _STEP)
+                numerical.append(float(cotangent @ rise) / (2 * _STEP))
+                terms = [float(g @ t) for g, t in zip(gradients, taken, strict=True) if t is not None]
+                found.append(sum(terms) / (2 * _STEP) - numerical[-1])
+        done = count
+        means = [(*_mean(found), abs(_mean(numerical)[0])) for found, numerical in zip(gaps, slopes, strict=True)]
+        if any(not abs(mean) <= _RULED_OUT * error for mean, error, _ in means):
             return False
-        derivative = abs(_mean(sizes)[0])
-        if abs(mean) <= _USUAL * error and error <= _RESOLVED * derivative:
+        if all(abs(mean) <= _USUAL * error <= _USUAL * _RESOLVED * size for mean, error, size in means):
             return True
     return False
 
