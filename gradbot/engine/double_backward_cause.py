@@ -109,6 +109,21 @@ def explained(result: CheckResult, problem: Problem, seed: int = 0) -> CheckResu
     )
 
 
+def refuses_twice(gradient: Tensor) -> bool:
+    """Whether the graph of a gradient holds the node that `once_differentiable` puts there."""
+    pending: list[Any] = [gradient.grad_fn]
+    seen: set[Any] = set()
+    while pending:
+        node = pending.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if node.name().rpartition("::")[2] == "Error":
+            return True
+        pending += [following for following, _ in node.next_functions]
+    return False
+
+
 def is_once_differentiable(function: type) -> bool:
     """Whether a Function's backward is wrapped by `torch.autograd.function.once_differentiable`."""
     backward = getattr(function, "backward", None)

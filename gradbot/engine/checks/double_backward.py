@@ -10,7 +10,7 @@ import torch
 
 from gradbot.engine.checks.context import Context, not_differentiable_again, skipped, unsupported
 from gradbot.engine.checks.second_order import first_derivative
-from gradbot.engine.double_backward_cause import explained
+from gradbot.engine.double_backward_cause import explained, refuses_twice
 from gradbot.engine.verdict import compare_and_judge
 from gradbot.model import CheckName, CheckResult
 
@@ -29,6 +29,8 @@ def run(context: Context) -> CheckResult:
         live = [each for each in linear.outputs if each.requires_grad]
         if not live:
             return unsupported(NAME, "detached_backward")
+        if all(map(refuses_twice, live)):
+            return unsupported(NAME, "once_differentiable")
         # one second backward, to tell what it cannot do before anything is compared
         torch.autograd.grad([each.sum() for each in live], linear.inputs, allow_unused=True)
     except Exception as error:  # noqa: BLE001 - whatever user code raises is part of the verdict

@@ -16,6 +16,7 @@ from gradbot.engine.compat.linearity import refuse_nonlinear_backward
 from gradbot.engine.compat.options import Options
 from gradbot.engine.compat.outputs import Outputs, call
 from gradbot.engine.compat.subject import Subject, as_tuple, is_checked, subject_of
+from gradbot.engine.double_backward_cause import refuses_twice
 from gradbot.phrases import phrase
 
 
@@ -46,7 +47,7 @@ def check_second_order(
     try:
         check(second, options)
     except GradcheckError as error:
-        if error.findings[0].kind.startswith("jacobian_mismatch") and any(_refuses_twice(each) for each in returned):
+        if error.findings[0].kind.startswith("jacobian_mismatch") and any(refuses_twice(each) for each in returned):
             raise _not_twice(error) from error
         raise
     if options.check_backward_ad:
@@ -97,20 +98,6 @@ def _require_constant(first: Subject, base: Outputs, options: Options, kind: str
     measured = with_columns(measure(first, base, options))
     scene = Scene(subject=first, base=base, options=options)
     refuse_variation(scene, measured.coordinates, measured.numericals, kind, words)
-
-
-def _refuses_twice(gradient: Tensor) -> bool:
-    """Whether the graph of a gradient holds the node that `once_differentiable` puts there."""
-    pending, seen = [gradient.grad_fn], set()
-    while pending:
-        node = pending.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        if node.name().rpartition("::")[2] == "Error":
-            return True
-        pending += [following for following, _ in node.next_functions]
-    return False
 
 
 def _not_twice(error: GradcheckError) -> GradcheckError:
