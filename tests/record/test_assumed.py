@@ -160,7 +160,7 @@ def test_what_gives_no_gradient_is_skipped_with_the_reason(tmp_path: Path) -> No
 def test_calls_that_show_what_requires_grad_win(tmp_path: Path) -> None:
     x, threshold = call()
     shown = (x.clone().requires_grad_(), threshold)
-    results = replayed(Thresholded, tmp_path, (x, threshold), shown)
+    results = replayed(Thresholded, tmp_path, (x[:2], threshold), shown)
     assert sorted(result.outcome for result in results) == [Outcome.PASSED, Outcome.SKIPPED]
     assert not any(note.code == "grad_assumed" for result in results for note in result.notes)
 
@@ -222,7 +222,13 @@ def test_nor_does_one_that_is_checked_in_place(cls: type, outcome: Outcome, tmp_
     assert (result.outcome, result.case.name) == (outcome, "in-place-assumed-0")
 
 
-def test_a_call_in_grad_mode_wins_over_the_same_without(tmp_path: Path) -> None:
+def test_of_calls_that_differ_in_what_requires_grad_alone_the_one_that_asks_is_kept(tmp_path: Path) -> None:
+    x, threshold = call()
+    (result,) = replayed(Thresholded, tmp_path, (x, threshold), (x.clone().requires_grad_(), threshold))
+    assert result.outcome is Outcome.PASSED
+
+
+def test_a_call_in_grad_mode_is_seen_beside_the_same_without(tmp_path: Path) -> None:
     spool = Spool(folder=tmp_path, scope=Scope(packages=(Remembers.__module__,)), test_id=lambda: "")
     args = asked(Remembers, keep=True)
     with torch.no_grad():
