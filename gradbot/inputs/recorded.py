@@ -25,7 +25,7 @@ from gradbot.record.assumed import Assumption, require_grad
 from gradbot.record.store import TENSORS, Entry, read_target
 from gradbot.record.values import decode_value
 
-_NO_GRAD = "no input of this call required grad, and other recorded calls say which may"
+_NO_GRAD = "this call asked for no gradient, and other recorded calls say by what one may"
 _REFERENCES = ("reference", "surrogate_of", "projection", "invariant")
 
 

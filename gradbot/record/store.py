@@ -78,17 +78,19 @@ def _same_call(left: Entry, right: Entry) -> bool:
 def choose(entries: Iterable[Entry], kept: Sequence[Entry], limits: Limits) -> list[Entry]:
     """Which samples of one target to keep, in a stable order, whatever the order they came in.
 
-    What was kept before and is still seen stays. Calls whose inputs required grad come before others, and in the
-    place of those that differ in nothing else; new kinds before more shapes of a known kind, small ones before large
-    ones. Degenerate inputs are kept only of kinds that were seen with no others.
+    What was kept before and is still seen stays. Calls that ask for a gradient come before others, and in the
+    place of those with the same arguments but for tensors; new kinds before more shapes of a known kind, small ones
+    before large ones. Degenerate inputs are kept only of kinds that were seen with no others.
     """
     unique = {entry["signature"]: entry for entry in sorted(entries, key=_is_generic)}
     for entry in kept:
         seen = unique.get(entry["signature"])
         if seen is not None and _is_generic(entry) >= _is_generic(seen):
             unique[entry["signature"]] = entry
-    asking = {_form(entry) for entry in unique.values() if entry["requires_grad"]}
-    unique = {name: entry for name, entry in unique.items() if entry["requires_grad"] or _form(entry) not in asking}
+    asking = {_plain_arguments(entry) for entry in unique.values() if entry["requires_grad"]}
+    unique = {
+        name: entry for name, entry in unique.items() if entry["requires_grad"] or _plain_arguments(entry) not in asking
+    }
     better = {entry["kind"] for entry in unique.values() if _is_generic(entry)}
     unique = {name: entry for name, entry in unique.items() if _is_generic(entry) or entry["kind"] not in better}
     kept_names = {entry["signature"] for entry in kept}
@@ -113,20 +115,18 @@ def _is_generic(entry: Entry) -> bool:
     return not entry.get("degenerate", False)
 
 
-def _form(entry: Entry) -> Json:
-    """The signature but for what requires grad."""
+def _plain_arguments(entry: Entry) -> Json:
+    """The kind of a call but for its tensors' dimensions, dtypes, and what of them requires grad."""
     try:
-        return _without_grad(ast.literal_eval(entry["signature"]))
+        return _without_tensors(ast.literal_eval(entry["kind"]))
     except (ValueError, SyntaxError):
-        return entry["signature"]
+        return entry["kind"]
 
 
-def _without_grad(part: Json) -> Json:
+def _without_tensors(part: Json) -> Json:
     if not isinstance(part, tuple):
         return part
-    if part and part[0] == "tensor":
-        return (*part[:3], *part[4:])
-    return tuple(map(_without_grad, part))
+    return "tensor" if part and part[0] == "tensor" else tuple(map(_without_tensors, part))
 
 
 def read_target(path: Path) -> tuple[str, list[Entry]]:

@@ -157,10 +157,30 @@ def test_what_gives_no_gradient_is_skipped_with_the_reason(tmp_path: Path) -> No
     assert "the backward gives no input one" in str(result.details["reason"])
 
 
+class Scaled(Thresholded):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, threshold: Tensor, factor: float) -> Tensor:  # type: ignore[override]
+        ctx.factor = factor
+        return factor * Thresholded.forward(ctx, x, threshold)
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Any, ...]:  # type: ignore[override]
+        return *Thresholded.backward(ctx, ctx.factor * grad_output), None
+
+
+def test_of_calls_that_differ_in_tensors_alone_those_that_ask_for_a_gradient_are_kept(
+    tmp_path: Path,
+) -> None:
+    x, threshold = call()
+    asking = (x.clone().requires_grad_(), threshold, 2.0)
+    results = replayed(Scaled, tmp_path, (x, threshold, 2.0), (x[:2].float(), threshold.float(), 2.0), asking)
+    assert [result.outcome for result in results] == [Outcome.PASSED]
+
+
 def test_calls_that_show_what_requires_grad_win(tmp_path: Path) -> None:
     x, threshold = call()
-    shown = (x.clone().requires_grad_(), threshold)
-    results = replayed(Thresholded, tmp_path, (x[:2], threshold), shown)
+    asking = (x.clone().requires_grad_(), threshold, 2.0)
+    results = replayed(Scaled, tmp_path, (x, threshold, 3.0), asking)
     assert sorted(result.outcome for result in results) == [Outcome.PASSED, Outcome.SKIPPED]
     assert not any(note.code == "grad_assumed" for result in results for note in result.notes)
 
@@ -220,12 +240,6 @@ def test_nor_does_one_that_is_checked_in_place(cls: type, outcome: Outcome, tmp_
     (path,) = tmp_path.glob("*.result.json")
     result = codec.loads(path.read_text(), CaseResult)
     assert (result.outcome, result.case.name) == (outcome, "in-place-assumed-0")
-
-
-def test_of_calls_that_differ_in_what_requires_grad_alone_the_one_that_asks_is_kept(tmp_path: Path) -> None:
-    x, threshold = call()
-    (result,) = replayed(Thresholded, tmp_path, (x, threshold), (x.clone().requires_grad_(), threshold))
-    assert result.outcome is Outcome.PASSED
 
 
 def test_a_call_in_grad_mode_is_seen_beside_the_same_without(tmp_path: Path) -> None:
