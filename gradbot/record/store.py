@@ -267,12 +267,13 @@ def _as_text(raw: Json, indent: str = "") -> str:
 
 
 def _write_tensors(path: Path, names: set[str], folders: Sequence[Path]) -> None:
-    from safetensors import safe_open
-    from safetensors.torch import save_file
-
     if not names:
         path.unlink(missing_ok=True)
         return
+    # here, for they import torch, which takes longer than all else that joins recordings
+    from safetensors import safe_open
+    from safetensors.torch import save_file
+
     present = {}
     if path.exists():
         with safe_open(path, "pt") as file:

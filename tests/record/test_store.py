@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -286,3 +289,11 @@ def test_files_are_readable_json(tmp_path: Path) -> None:
     text = path.read_text()
     assert '"values": [1.5, 2.0]' in text
     assert json.loads(text)["samples"][0]["args"][1] == [1, "a [ b"]
+
+
+def test_recordings_without_large_exact_tensors_are_joined_without_torch(tmp_path: Path) -> None:
+    spooled(tmp_path / "spool", (leaf(3), 2.0))
+    line = [sys.executable, "-X", "importtime", "-m", "gradbot.record.collect", str(tmp_path / "spool")]
+    done = subprocess.run([*line, str(tmp_path / "cases")], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout)["added"] == 1
+    assert not re.search(r"\| +torch$", done.stderr, re.MULTILINE)
