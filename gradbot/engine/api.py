@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gradbot.engine import draws, expectations
+from gradbot.engine import expectations
 from gradbot.engine.checks.context import Context
 from gradbot.engine.isolation import preserved
 from gradbot.engine.places import function_location, method_location
@@ -23,6 +23,7 @@ from gradbot.engine.prepare import NothingToCheckError, Prepared, UserCodeError,
 from gradbot.engine.references import References
 from gradbot.engine.resample import moved_off, undecided
 from gradbot.engine.running import failing, overall, rounding, run_checks, undecided_where_right
+from gradbot.engine.shared import shared
 from gradbot.engine.user_errors import meaning
 from gradbot.errors import UsageError
 from gradbot.model import (
@@ -187,14 +188,14 @@ def _check_case(
         if moved is not None:
             prepared = moved
             results = checked(prepared, references)
-    if failing(results) and prepared.subject.seed is not None and references.invariant is None:
-        for shared in draws.shared_by_draws(prepared):
-            declared = replace(references, invariant=shared.invariant)
+    if failing(results) and references.invariant is None:
+        for each in shared(prepared):
+            declared = replace(references, invariant=each.invariant)
             ahead = prepare(func, args, kwargs, seed=case.seed, references=declared)
             again = checked(ahead, declared)
             if not failing(again) < failing(results):
                 continue
-            if shared.tight:
+            if each.tight:
                 prepared, results = replace(ahead, notes=(*ahead.notes, Note(code="shared_by_draws"))), again
             else:
                 results = undecided_where_right(results, again)
