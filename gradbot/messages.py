@@ -129,6 +129,10 @@ NOTES: Mapping[str, str] = {
         "no recorded call asked for a gradient; assumed of {count} of {of} floating-point inputs, "
         "those that the backward gives a gradient"
     ),
+    "walked_once": (
+        "its backward runs once a graph, or under .backward() alone: the function was called anew for every gradient"
+    ),
+    "inputs_freed": "the function frees the memory of {inputs}; every call got copies",
     "shared_by_draws": (
         "random numbers decide which of many equal outputs comes: what all of them share was checked; to declare that, "
         'invariant = "gradbot.engine.projections:span", or "…:without_sign"'

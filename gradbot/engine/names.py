@@ -24,6 +24,14 @@ def named_arguments(
     return found
 
 
+def with_names_of(func: Callable[..., Any], wrapper: Callable[..., Any]) -> Callable[..., Any]:
+    """`wrapper`, whose arguments are called as those of `func`."""
+    only = inspect.Parameter.POSITIONAL_ONLY
+    parameters = [inspect.Parameter(each, only) for each in parameter_names(func)]
+    wrapper.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return wrapper
+
+
 def parameter_names(func: Any) -> list[str]:
     """Names of positional parameters; of a Function's forward without ctx for its `apply`."""
     owner: Any = getattr(func, "__self__", None)

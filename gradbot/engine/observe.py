@@ -52,19 +52,24 @@ def first_call(subject: Subject, seed: int) -> tuple[Subject, tuple[Any, ...], O
     except Exception as error:
         raise UserCodeError("forward", error) from error
     draws = _random_states() != before
-    changed = {id(each): name for name, each in watched if not equal(each, kept[id(each)])}
+    changed = {id(each): name for name, each in watched if not _unchanged(each, kept[id(each)])}
+    freed = [name for name, each in watched if _freed(each)]
     _restore(watched, kept)
     inputs = {id(each) for each in subject.inputs}
     buffers = {id(each) for module in subject.modules for each in module.buffers()}
     observed = Observed(
-        inputs=tuple(name for key, name in changed.items() if key in inputs),
+        inputs=tuple(name for key, name in changed.items() if key in inputs and name not in freed),
         buffers=tuple(name for key, name in changed.items() if key in buffers),
         arguments=tuple(name for key, name in changed.items() if key not in inputs and key not in buffers),
     )
     fresh = tuple(each for _, each in watched if id(each) in changed and id(each) not in inputs)
     again = bool(changed) or draws
-    subject = subject.changed(fresh=fresh, clones=subject.clones or bool(observed.inputs), seed=seed if draws else None)
+    subject = subject.changed(
+        fresh=fresh, clones=subject.clones or bool(inputs & changed.keys()), seed=seed if draws else None
+    )
     notes = (Note(code="random_replayed"),) if draws else ()
+    if freed:
+        notes = (*notes, Note(code="inputs_freed", details={"inputs": ", ".join(freed)}))
     # once more under the circumstances of every later call, so that all see the same values
     return subject, _guarded_call(subject) if again else outputs, observed, notes
 
@@ -94,8 +99,24 @@ def _watched(subject: Subject) -> list[tuple[str, Tensor]]:
 def _restore(watched: Sequence[tuple[str, Tensor]], kept: Mapping[int, Tensor]) -> None:
     with torch.no_grad():
         for _, each in watched:
-            if not equal(each, kept[id(each)]):
+            if _freed(each) or each.shape != kept[id(each)].shape:
+                each.data = kept[id(each)].clone()
+            elif not equal(each, kept[id(each)]):
                 each.data.copy_(kept[id(each)])
+
+
+def _unchanged(tensor: Tensor, kept: Tensor) -> bool:
+    return not _freed(tensor) and equal(tensor, kept)
+
+
+def _freed(tensor: Tensor) -> bool:
+    """Whether the memory of a tensor is gone, so that reading it would end the process."""
+    if tensor.layout is not torch.strided or tensor.is_mkldnn or not tensor.numel():
+        return False
+    last = tensor.storage_offset() + sum(
+        (size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
+    )
+    return tensor.untyped_storage().nbytes() < (last + 1) * tensor.element_size()
 
 
 def equal(left: Tensor, right: Tensor) -> bool:

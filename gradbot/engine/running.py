@@ -130,6 +130,11 @@ def failing(results: Sequence[CheckResult]) -> set[str]:
     return {each.check for each in results if each.outcome in (Outcome.FAILED, Outcome.ERRORED)}
 
 
+def raises_in_backward(results: Sequence[CheckResult]) -> bool:
+    """Whether the backward raises, so that nothing of it was checked."""
+    return any(each.check == CheckName.BACKWARD.value and each.reason == "user_error" for each in results)
+
+
 def undecided_where_right(results: Sequence[CheckResult], again: Sequence[CheckResult]) -> tuple[CheckResult, ...]:
     """The results without failures of checks that do not fail `again`, where products of the outputs are checked."""
     excused = failing(results) - failing(again)

@@ -7,7 +7,6 @@ arguments stay as they are, graph and all, and the derivatives by the others are
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,9 +14,9 @@ from typing import Any
 from torch import Tensor
 from torch.autograd.graph import get_gradient_edge
 
-from gradbot.engine.names import named_arguments, parameter_names
+from gradbot.engine.names import named_arguments, with_names_of
+from gradbot.engine.reach import tensors
 from gradbot.engine.trees import map_leaves
-from gradbot.record.reach import tensors
 
 
 class Fixed:
@@ -62,11 +61,8 @@ def without(
         args, kwargs = map_leaves(lambda leaf: leaf.tensor if isinstance(leaf, Fixed) else leaf, (args, kwargs))
         return func(*args, **kwargs)
 
-    only = inspect.Parameter.POSITIONAL_ONLY
-    parameters = [inspect.Parameter(each, only) for each in parameter_names(func)]
-    shown.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     args, kwargs = map_leaves(hidden, (args, kwargs))
-    return shown, args, kwargs
+    return with_names_of(func, shown), args, kwargs
 
 
 def _edges(tensors: list[Tensor]) -> set[tuple[Any, int]]:

@@ -22,10 +22,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from gradbot import codec
+from gradbot.engine.reach import tensors
 from gradbot.model import Case, CaseResult, CheckResult, CheckSettings, InputSource, Note, Outcome
 from gradbot.record.assumed import Assumption, require_grad
 from gradbot.record.fork import forked
-from gradbot.record.reach import tensors, upcast, with_leaves
+from gradbot.record.reach import upcast, with_leaves
 from gradbot.record.signature import called, signature, wants_grad
 from gradbot.record.spool import InPlace
 

@@ -162,7 +162,16 @@ def _op_call(original: Callable[..., Any], name_of: Callable[[Any], str]) -> Cal
     return call
 
 
-_TORCH_NAMESPACES = ("aten::", "prim::", "prims::", "_c10d", "c10d", "inductor::", "torch::", "higher_order", "debug")
+# fmt: off
+_TORCH_NAMESPACES = (
+    "_c10d_functional::", "_c10d_functional_autograd::", "_dtensor::", "_native::", "_quantized::", "_test::",
+    "aten::", "c10d::", "debug_mode_ops::", "debugprims::", "export::", "higher_order::", "inductor::",
+    "inductor_prims::", "mkl::", "mkldnn::", "mkldnn_prepacked::", "onednn::", "onnx::", "prim::", "prims::",
+    "profiler::", "quantization::", "quantized::", "rngprims::", "sparse::", "static_runtime::", "symm_mem::",
+    "torch::",
+)
+# fmt: on
+"""What is registered once torch is imported, with nothing else."""
 
 
 def _overload_name(op: OpOverload[Any, Any]) -> str:

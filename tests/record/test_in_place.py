@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 
 from gradbot import codec
+from gradbot.engine.reach import tensors
 from gradbot.model import CaseResult, Outcome
 from gradbot.record.in_place import checker
-from gradbot.record.reach import tensors, upcast, with_leaves
+from gradbot.record.reach import upcast, with_leaves
 
 
 class Holder:

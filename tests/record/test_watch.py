@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from typing import Any
 
@@ -10,7 +12,7 @@ import torch
 from torch import Tensor
 from torch._ops import OpOverload, OpOverloadPacket
 
-from gradbot.record.watch import watching
+from gradbot.record.watch import _TORCH_NAMESPACES, watching
 
 
 class Double(torch.autograd.Function):
@@ -128,7 +130,14 @@ def test_ops_of_torch_are_not_heard(x: Tensor) -> None:
     heard = Heard()
     with watching(heard):
         torch.ops.aten.sin.default(x)
+        torch.ops.profiler._record_function_enter_new("name", None)
     assert heard.calls == []
+
+
+def test_every_namespace_that_torch_alone_registers_is_known_as_its_own() -> None:
+    script = "import torch; print(*{name.split('::')[0] for name in torch._C._dispatch_get_all_op_names()})"
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", script], capture_output=True, text=True, check=True)
+    assert {f"{each}::" for each in done.stdout.split()} <= set(_TORCH_NAMESPACES)
 
 
 def test_calls_under_a_functorch_transform_are_not_heard(x: Tensor) -> None:
