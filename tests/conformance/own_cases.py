@@ -1,5 +1,6 @@
 """Cases of our own of the same kinds as the open ones, in other shapes, layouts, modes and orders."""
 
+import itertools
 import math
 
 import torch
@@ -264,6 +265,10 @@ def noise(size):
     return size * torch.rand((), dtype=f64)
 
 
+FAINT = itertools.cycle((0.0, 1e-11))
+"""Drawn noise of that size would be too small for a call in ten."""
+
+
 class NotANumberLater:
     """The identity until its fourth call."""
 
@@ -289,7 +294,7 @@ add("nondet/not_a_number_later", op(lambda x: x * 1, NotANumberLater()), lambda:
     also=("jacobian_mismatch_backward", "backward_not_mul_by_grad_output"))
 add("nondet/random_factor_second", lambda x: x * x * noise(1), lambda: (real(3),), **RANDOM,
     also=("nondeterministic_forward", "jacobian_mismatch_backward"), order=2)
-add("nondet/faint_forward_noise", lambda x: x * x + noise(1e-11), lambda: (real(3),), "fail",
+add("nondet/faint_forward_noise", lambda x: x * x + next(FAINT), lambda: (real(3),), "fail",
     "nondeterministic_forward", torch_says="pass", note="no difference is tolerated unless nondet_tol says so")
 add("nondet/forward_noise_tolerated", lambda x: x * x + noise(1e-9), lambda: (real(3),), nondet_tol=1e-6)
 add("nondet/complex_dropout", lambda z: z * (torch.rand(30) > 0.5), lambda: (cplx(30),), "fail",

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from strategies import WHOLE_REPORTS, hostile_text, reports
 
 from gradbot.errors import UsageError
-from gradbot.model import CaseResult, Report, ShardRun
+from gradbot.model import CaseResult, Note, Report, ShardRun
 from gradbot.report import compare, markdown, markdown_escape
 
 HEAD, BASE = example_run.head(), example_run.base()
@@ -90,6 +90,16 @@ def test_any_comment_is_within_its_limit_and_harmless(report: Report, base: Repo
 def test_any_summary_is_within_its_limit_in_bytes_and_harmless(report: Report, limit: int) -> None:
     text = markdown.summary(report, links=LINKS, limit=limit)
     assert len(text.encode()) <= limit
+    assert_harmless(text)
+
+
+def test_a_fact_that_is_a_number_starts_no_list() -> None:
+    result = HEAD.results[0]
+    findings = tuple(replace(each, diagnosis=None, evidence=None, details={}) for each in result.checks[0].findings)
+    bare = replace(result.checks[0], findings=findings, evidence=None)
+    failing = replace(result, checks=(bare,), notes=(Note(code="discovery", details={"message": "2281"}),))
+    text = markdown.comment(replace(HEAD, results=(failing,)), links=LINKS)
+    assert "\n\n2281" in text
     assert_harmless(text)
 
 
