@@ -197,6 +197,25 @@ def test_offers_of_live_ops(tmp_path: Path) -> None:
     assert (explicit.location.path, explicit.location.line) == ("rt_ops_module.py", 19)
 
 
+def test_an_op_that_torch_wraps_is_that_of_the_function_that_someone_wrote(tmp_path: Path) -> None:
+    source = """
+        import torch
+
+        def register(name):
+            @torch.library.triton_op(f"rt_wrapped::{name}", mutates_args=())
+            def doubled(x: torch.Tensor) -> torch.Tensor:
+                return x * 2
+
+        register("dou" + "bled")
+    """
+    found = target(
+        discovered(tmp_path, {"rt_wrapped_module.py": source}, "rt_wrapped_module.py"), "rt_wrapped::doubled"
+    )
+    assert (found.module, found.seen) == ("rt_wrapped_module", "runtime")
+    assert found.location is not None
+    assert (found.location.path, found.location.line) == ("rt_wrapped_module.py", 6)
+
+
 def test_torchs_own_registrations_meanwhile_are_not_taken_for_the_packages(tmp_path: Path) -> None:
     source = "import torch._refs\nimport torch.distributed._functional_collectives\n" + SQUARE
     assert ids(discovered(tmp_path, {"rt_lazy.py": source}, "rt_lazy.py")) == {"rt_lazy:Square"}

@@ -6,11 +6,15 @@ import inspect
 import linecache
 from collections.abc import Callable
 from pathlib import Path
+from types import CellType, FunctionType
 from typing import Any
+
+import torch
 
 from gradbot.model import Location
 
 _SEARCHED_LINES = 60
+_TORCH = str(Path(torch.__file__).parent)
 
 
 def shown_path(path: str, root: Path) -> str:
@@ -19,10 +23,34 @@ def shown_path(path: str, root: Path) -> str:
     return (resolved.relative_to(root) if resolved.is_relative_to(root) else resolved).as_posix()
 
 
+def written_function(function: Callable[..., Any] | None) -> Callable[..., Any] | None:
+    """The function that someone wrote, decorators peeled off, and wrappers that torch puts around it (`triton_op`)."""
+    while function is not None:
+        function = inspect.unwrap(function)
+        function = getattr(function, "__func__", function)
+        cells = getattr(function, "__closure__", None) or () if _is_torchs(function) else ()
+        inner = [cell.cell_contents for cell in cells if isinstance(_contents(cell), FunctionType)]
+        if not inner:
+            break
+        function = inner[0]
+    return function
+
+
+def _is_torchs(function: Callable[..., Any]) -> bool:
+    code = getattr(function, "__code__", None)
+    return code is not None and code.co_filename.startswith(_TORCH)
+
+
+def _contents(cell: CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # a cell that is empty so far
+        return None
+
+
 def place_of(function: Callable[..., Any] | None, root: Path) -> Location | None:
     """The def statement of a function, decorators peeled off; None for what is not written in Python."""
-    unwrapped = inspect.unwrap(function) if function is not None else None
-    unwrapped = getattr(unwrapped, "__func__", unwrapped)
+    unwrapped = written_function(function)
     code = getattr(unwrapped, "__code__", None)
     if code is None or code.co_filename.startswith("<"):
         return None

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from gradbot.discover.runtime.code_places import place_of, shown_path
+from gradbot.discover.runtime.code_places import place_of, shown_path, written_function
 from gradbot.discover.static.ops import TORCH_NAMESPACES, op_id
 from gradbot.model import Location, Offers, Target, TargetKind
 
@@ -74,7 +74,7 @@ def is_torchs_own(name: str) -> bool:
 
 def place_file(definition: Any) -> str:
     """The file of the function that a custom op was made of."""
-    code = getattr(getattr(definition, "_init_fn", None), "__code__", None)
+    code = getattr(written_function(getattr(definition, "_init_fn", None)), "__code__", None)
     return code.co_filename if code is not None else ""
 
 
