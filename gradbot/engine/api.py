@@ -7,7 +7,6 @@ it was found.
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -23,10 +22,9 @@ from gradbot.engine.places import function_location, method_location
 from gradbot.engine.prepare import NothingToCheckError, Prepared, UserCodeError, involved_tensors, prepare
 from gradbot.engine.references import References
 from gradbot.engine.resample import moved_off, undecided
-from gradbot.engine.running import failing, overall, raises_in_backward, rounding, run_checks, undecided_where_right
-from gradbot.engine.shared import shared
+from gradbot.engine.running import overall, rounding, run_checks
+from gradbot.engine.second_looks import Looked, by_what_is_shared, walked
 from gradbot.engine.user_errors import meaning
-from gradbot.engine.walked_once import walked_once
 from gradbot.errors import UsageError
 from gradbot.model import (
     EXPECTATIONS,
@@ -38,7 +36,6 @@ from gradbot.model import (
     Finding,
     InputSource,
     Mode,
-    Note,
     Outcome,
     TensorSummary,
 )
@@ -190,24 +187,10 @@ def _check_case(
         if moved is not None:
             prepared = moved
             results = checked(prepared, references)
-    if raises_in_backward(results):
-        with contextlib.suppress(UserCodeError):
-            walked = prepare(walked_once(func), args, kwargs, seed=case.seed, references=references)
-            again = checked(walked, references)
-            if not raises_in_backward(again):
-                prepared, results = replace(walked, notes=(*prepared.notes, Note(code="walked_once"))), again
-    if failing(results) and references.invariant is None:
-        for each in shared(prepared):
-            declared = replace(references, invariant=each.invariant)
-            ahead = prepare(func, args, kwargs, seed=case.seed, references=declared)
-            again = checked(ahead, declared)
-            if not failing(again) < failing(results):
-                continue
-            if each.tight:
-                prepared, results = replace(ahead, notes=(*ahead.notes, Note(code="shared_by_draws"))), again
-            else:
-                results = undecided_where_right(results, again)
-            break
+    looked = Looked(prepared=prepared, results=results)
+    looked = walked(looked, func, args, kwargs, case.seed, references, checked)
+    looked = by_what_is_shared(looked, func, args, kwargs, case.seed, references, checked)
+    prepared, results = looked.prepared, looked.results
     return CaseResult(
         case=case,
         outcome=overall(results),

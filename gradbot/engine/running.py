@@ -16,7 +16,7 @@ from gradbot.engine.jacobian.point import OutputsChangedError
 from gradbot.engine.low_precision.arithmetic import arithmetic
 from gradbot.engine.observe import is_inexact
 from gradbot.engine.prepare import Prepared
-from gradbot.model import Capability, CheckName, CheckResult, CheckSettings, Outcome
+from gradbot.model import CheckName, CheckResult, CheckSettings, Outcome
 
 OFF_BY_DEFAULT = frozenset({CheckName.COMPILED.value})
 
@@ -123,29 +123,6 @@ def _required(result: CheckResult, context: Context) -> CheckResult:
         CheckName(result.check), "required_check_unsupported", details={**result.details, "reason": result.reason}
     )
     return replace(result, outcome=Outcome.FAILED, findings=(*result.findings, finding))
-
-
-def failing(results: Sequence[CheckResult]) -> set[str]:
-    """The checks that found something wrong."""
-    return {each.check for each in results if each.outcome in (Outcome.FAILED, Outcome.ERRORED)}
-
-
-def raises_in_backward(results: Sequence[CheckResult]) -> bool:
-    """Whether the backward raises, so that nothing of it was checked."""
-    return any(each.check == CheckName.BACKWARD.value and each.reason == "user_error" for each in results)
-
-
-def undecided_where_right(results: Sequence[CheckResult], again: Sequence[CheckResult]) -> tuple[CheckResult, ...]:
-    """The results without failures of checks that do not fail `again`, where products of the outputs are checked."""
-    excused = failing(results) - failing(again)
-    return tuple(
-        replace(
-            each, outcome=Outcome.INCONCLUSIVE, capability=Capability.SUPPORTED, reason="right_for_product", findings=()
-        )
-        if each.check in excused
-        else each
-        for each in results
-    )
 
 
 def overall(results: Sequence[CheckResult]) -> Outcome:

@@ -17,7 +17,7 @@ from gradbot.engine.api import check_case
 from gradbot.engine.names import named_arguments
 from gradbot.engine.projections import symmetric
 from gradbot.engine.references import References
-from gradbot.engine.running import failing
+from gradbot.engine.second_looks import failing
 from gradbot.model import Case, CaseResult, CheckName, Note, Outcome, Severity
 
 _ROUNDING = 64  # units of the last place by which a computed symmetric matrix may differ from its transpose
