@@ -23,7 +23,7 @@ from gradbot.engine.prepare import NothingToCheckError, Prepared, UserCodeError,
 from gradbot.engine.references import References
 from gradbot.engine.resample import moved_off, undecided
 from gradbot.engine.running import overall, rounding, run_checks
-from gradbot.engine.second_looks import Looked, by_what_is_shared, walked
+from gradbot.engine.second_looks import Looked, by_what_is_shared, may_be_excused, walked
 from gradbot.engine.user_errors import meaning
 from gradbot.errors import UsageError
 from gradbot.model import (
@@ -145,7 +145,8 @@ def check_case(
     `function_class` is the `torch.autograd.Function` and `op` the `OpOverload` that is the target, where it is one.
     `on_stage` is told the name of each stage before it begins, so that a crash can be placed: "forward", then the
     checks' names. `on_check` is given the result of each check that was made before the next one begins, so that a
-    crash does not cost it; with `settings.resample` a second one for the same check takes the place of the first.
+    crash does not cost it, but for failures that a second look may excuse; with `settings.resample` a second one for
+    the same check takes the place of the first.
     """
     start = time.perf_counter()
     with preserved(involved_tensors(func, args, kwargs)):
@@ -175,10 +176,14 @@ def _check_case(
     except UserCodeError as error:
         return _errored(case, error, func, function_class)
 
-    def checked(prepared: Prepared, references: References) -> tuple[CheckResult, ...]:
-        return _results(case, prepared, function_class, op, references, on_stage, on_check)
+    def checked(prepared: Prepared, references: References, tell: bool = False) -> tuple[CheckResult, ...]:
+        def told(result: CheckResult) -> None:
+            if tell and not may_be_excused(prepared, result, references):
+                on_check(result)
 
-    results = checked(prepared, references)
+        return _results(case, prepared, function_class, op, references, on_stage, told)
+
+    results = checked(prepared, references, tell=True)
     if case.settings.resample and undecided(results):
         try:
             moved = moved_off(prepared, case.seed)
@@ -186,7 +191,7 @@ def _check_case(
             moved = None  # beyond the edge of the domain
         if moved is not None:
             prepared = moved
-            results = checked(prepared, references)
+            results = checked(prepared, references, tell=True)
     looked = Looked(prepared=prepared, results=results)
     looked = walked(looked, func, args, kwargs, case.seed, references, checked)
     looked = by_what_is_shared(looked, func, args, kwargs, case.seed, references, checked)

@@ -27,6 +27,13 @@ class Looked:
     results: tuple[CheckResult, ...]
 
 
+def may_be_excused(prepared: Prepared, result: CheckResult, references: References) -> bool:
+    """Whether one of the looks may make something else of a failure than one."""
+    if not failing([result]):
+        return False
+    return _raises_in_backward([result]) or (references.invariant is None and bool(shared(prepared)))
+
+
 def walked(
     looked: Looked,
     func: Callable[..., Any],

@@ -15,6 +15,7 @@ import torch
 from gradbot import codec
 from gradbot.codec import CodecError
 from gradbot.model import Case, CaseResult, CheckResult, Crash, Outcome
+from gradbot.record.watch import stop_hearing
 
 Work = Callable[[Callable[[CheckResult], None]], CaseResult]
 """Checks a case; it is given what is to be told of each check that was made."""
@@ -42,6 +43,7 @@ def _child(work: Work, case: Case, answer: Path, made: Path) -> None:
     code = 1
     try:
         os.setpgid(0, 0)
+        stop_hearing()
         torch.set_num_threads(1)
         with made.open("a", encoding="utf-8") as lines:
 

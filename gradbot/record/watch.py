@@ -57,6 +57,11 @@ def watching(listener: Listener) -> Iterator[None]:
                 _restore(_ACTIVE.pop())
 
 
+def stop_hearing() -> None:
+    """Hear of nothing any more in this process, a copy that was forked while a listener may have held a lock."""
+    _LISTENERS.clear()
+
+
 @dataclass(frozen=True, slots=True)
 class _Patch:
     """What was exchanged, and for what. Tests patch the same things: what is no longer ours is left alone."""

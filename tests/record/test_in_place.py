@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from gradbot.engine.reach import tensors
 from gradbot.model import CaseResult, Outcome
 from gradbot.record.in_place import checker
 from gradbot.record.reach import upcast, with_leaves
+from gradbot.record.spool import Scope, Spool
+from gradbot.record.watch import watching
 
 
 class Holder:
@@ -261,6 +264,34 @@ class Slow(torch.autograd.Function):
     def backward(ctx: Any, grad_output: Tensor) -> Tensor:
         time.sleep(60)
         return grad_output
+
+
+class OnAnotherThread(torch.autograd.Function):
+    """Calls another Function of the package on a thread of its own, as parallel modules do."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        found: list[Tensor] = []
+        thread = threading.Thread(target=lambda: found.append(Mixed.apply(x.detach())))
+        thread.start()
+        thread.join()
+        return found[0]
+
+    @staticmethod
+    def backward(ctx: Any, grad_output: Tensor) -> Tensor:
+        return HIDDEN["scale"].T @ grad_output
+
+
+def test_what_is_called_on_other_threads_of_the_copy_is_not_recorded_nor_waits_for_the_recorder(tmp_path: Path) -> None:
+    (tmp_path / "results").mkdir()
+    scope = Scope(packages=(OnAnotherThread.__module__,))
+    in_place = checker(tmp_path / "results", seconds=60)
+    spool = Spool(folder=tmp_path / "spool", scope=scope, test_id=lambda: "", in_place=in_place)
+    with watching(spool):
+        OnAnotherThread.apply(torch.ones(3, requires_grad=True))
+    results = [codec.loads(path.read_text(), CaseResult) for path in (tmp_path / "results").glob("*.result.json")]
+    assert {result.case.target.rpartition(":")[2] for result in results} == {"OnAnotherThread", "Mixed"}
+    assert {result.reason for result in results} == {""}
 
 
 def test_checks_in_place_end_when_their_time_is_up(tmp_path: Path) -> None:

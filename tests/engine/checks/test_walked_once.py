@@ -10,8 +10,8 @@ from engine.checks.wrong import kinds, result_of
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from gradbot.engine.api import check
-from gradbot.model import CaseResult, Outcome
+from gradbot.engine.api import check, check_case
+from gradbot.model import Case, CaseResult, CheckResult, InputSource, Outcome
 
 
 def codes(result: CaseResult) -> set[str]:
@@ -141,3 +141,14 @@ def test_a_backward_that_raises_anyhow_is_broken() -> None:
     assert result.outcome is Outcome.ERRORED
     assert kinds(result_of(result, "backward")) == ["user_error_in_backward"]
     assert "walked_once" not in codes(result)
+
+
+@pytest.mark.parametrize(("cls", "told"), [(OnlyBackward, set()), (doubled(Frees), {"backward"})])
+def test_a_failure_that_a_second_look_may_excuse_is_not_told_before_it(cls: Any, told: set[str]) -> None:
+    case = Case(id="c", target="m:F", name="c", source=InputSource.DECLARED, reference="")
+    heard: list[CheckResult] = []
+    check_case(case, cls.apply, (positive(),), {}, function_class=cls, on_check=heard.append)
+    failures = {each.check for each in heard if each.outcome in (Outcome.FAILED, Outcome.ERRORED)}
+    assert told <= failures
+    assert told or not failures
+    assert "side_effects" in {each.check for each in heard}
