@@ -291,9 +291,25 @@ def test_files_are_readable_json(tmp_path: Path) -> None:
     assert json.loads(text)["samples"][0]["args"][1] == [1, "a [ b"]
 
 
-def test_recordings_without_large_exact_tensors_are_joined_without_torch(tmp_path: Path) -> None:
-    spooled(tmp_path / "spool", (leaf(3), 2.0))
-    line = [sys.executable, "-X", "importtime", "-m", "gradbot.record.collect", str(tmp_path / "spool")]
-    done = subprocess.run([*line, str(tmp_path / "cases")], capture_output=True, text=True, check=True)
-    assert json.loads(done.stdout)["added"] == 1
-    assert not re.search(r"\| +torch$", done.stderr, re.MULTILINE)
+def joined(folder: Path) -> tuple[Any, bool]:
+    """What joining a spool in a process of its own says, and whether that imported torch."""
+    line = [sys.executable, "-X", "importtime", "-m", "gradbot.record.collect", str(folder / "spool")]
+    done = subprocess.run([*line, str(folder / "cases")], capture_output=True, text=True, check=True)
+    return json.loads(done.stdout), bool(re.search(r"\| +torch$", done.stderr, re.MULTILINE))
+
+
+@pytest.mark.parametrize(
+    ("exact", "with_torch"), [(None, False), (torch.bool, False), (torch.int64, False), (torch.bfloat16, True)]
+)
+def test_recordings_are_joined_without_torch_unless_an_exact_tensor_needs_it(
+    tmp_path: Path, exact: torch.dtype | None, with_torch: bool
+) -> None:
+    mask = () if exact is None else (torch.arange(900).remainder(7).to(exact),)
+    spooled(tmp_path / "spool", (leaf(3), *mask, 2.0))
+    summary, imported = joined(tmp_path)
+    assert (summary["added"], imported) == (1, with_torch)
+    if exact is not None:
+        with safe_open(tmp_path / "cases" / "tensors.safetensors", "pt") as file:
+            (name,) = file.keys()
+            assert torch.equal(file.get_tensor(name), mask[0])
+    assert joined(tmp_path)[0]["added"] == 0
