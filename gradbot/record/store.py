@@ -7,18 +7,18 @@ time; so recording again without a change of the code gives no difference.
 from __future__ import annotations
 
 import ast
-import functools
 import hashlib
 import json
 import math
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from gradbot.errors import UsageError
+from gradbot.record.tensor_file import write_tensors
 
 Json = Any
 Entry = Mapping[str, Json]
@@ -253,7 +253,7 @@ def _write(folder: Path, result: Mapping[str, Sequence[Entry]], tensor_folders: 
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")
     names = {name for samples in result.values() for entry in samples for name in _attached(entry)}
-    _write_tensors(folder / TENSORS, names, tensor_folders)
+    write_tensors(folder / TENSORS, names, tensor_folders)
 
 
 def _as_text(raw: Json, indent: str = "") -> str:
@@ -265,57 +265,3 @@ def _as_text(raw: Json, indent: str = "") -> str:
     if isinstance(raw, list) and any(isinstance(item, Mapping | list) and item for item in raw):
         return "[\n" + ",\n".join(f"{deeper}{_as_text(item, deeper)}" for item in raw) + f"\n{indent}]"
     return json.dumps(raw)
-
-
-def _write_tensors(path: Path, names: set[str], folders: Sequence[Path]) -> None:
-    if not names:
-        path.unlink(missing_ok=True)
-        return
-    places = {name: path for name in _keys(path) if name in names}
-    for name in sorted(names - places.keys()):
-        singles = [folder / f"{name}.safetensors" for folder in folders]
-        places |= [(name, single) for single in singles if single.exists()][:1]
-    if all(place == path for place in places.values()) and places.keys() == _keys(path):
-        return
-    read, save = _with_numpy() if all(map(_fits_numpy, set(places.values()))) else _with_torch()
-    save({name: read(place, name if place == path else "tensor") for name, place in sorted(places.items())}, path)
-
-
-def _keys(path: Path) -> set[str]:
-    from safetensors import safe_open
-
-    if not path.exists():
-        return set()
-    with safe_open(path, "np") as file:
-        return set(file.keys())
-
-
-def _fits_numpy(path: Path) -> bool:
-    """Whether NumPy has the dtypes of all tensors in a file."""
-    from safetensors import safe_open
-
-    with safe_open(path, "np") as file:
-        return all(file.get_slice(name).get_dtype() in _NUMPY_DTYPES for name in file.keys())  # noqa: SIM118
-
-
-_NUMPY_DTYPES = frozenset(["BOOL", "U8", "I8", "U16", "I16", "U32", "I32", "U64", "I64", "F16", "F32", "F64"])
-
-
-def _with_numpy() -> tuple[Callable[[Path, str], Any], Callable[[Any, Path], None]]:
-    """Reading and writing without torch, whose import takes longer than all else that joins recordings."""
-    from safetensors.numpy import save_file
-
-    return functools.partial(_read, framework="np"), save_file
-
-
-def _with_torch() -> tuple[Callable[[Path, str], Any], Callable[[Any, Path], None]]:
-    from safetensors.torch import save_file
-
-    return functools.partial(_read, framework="pt"), save_file
-
-
-def _read(path: Path, name: str, *, framework: str) -> Any:
-    from safetensors import safe_open
-
-    with safe_open(path, framework) as file:
-        return file.get_tensor(name)
