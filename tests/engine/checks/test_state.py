@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gradbot.engine.api import check
 from gradbot.engine.isolation import preserved
-from gradbot.model import Outcome
+from gradbot.model import CaseResult, Outcome
 
 
 def state() -> dict[str, Any]:
@@ -61,9 +61,14 @@ class Stops:
         return x.sin()
 
 
+def watched(func: Stops, x: Tensor) -> CaseResult:
+    """The check of a function that counts its calls: as many on any machine, for no repeat depends on the time."""
+    return check(func, (x,), determinism_seconds=0.0)
+
+
 def calls_in_all() -> int:
     counting = Stops(at=0)
-    check(counting, (real(2),))
+    watched(counting, real(2))
     return counting.calls
 
 
@@ -75,7 +80,7 @@ PLACES = sorted({1, 2, 3, 4, 5, CALLS, *range(6, CALLS, max(1, CALLS // 25))})
 def test_an_exception_at_any_evaluation_leaves_everything_as_it_was(at: int) -> None:
     x = real(2)
     values, before = x.detach().clone(), state()
-    check(Stops(at), (x,))
+    watched(Stops(at), x)
     assert state() == before
     assert torch.equal(x.detach(), values)
     assert (x.requires_grad, x.grad) == (True, None)
@@ -86,14 +91,14 @@ def test_an_interrupt_gets_through_and_leaves_everything_as_it_was(at: int) -> N
     x = real(2)
     values, before = x.detach().clone(), state()
     with pytest.raises(KeyboardInterrupt):
-        check(Stops(at, KeyboardInterrupt), (x,))
+        watched(Stops(at, KeyboardInterrupt), x)
     assert state() == before
     assert torch.equal(x.detach(), values)
 
 
 def test_an_exception_is_never_a_wrong_gradient() -> None:
     for at in PLACES:
-        case = check(Stops(at), (real(2),))
+        case = watched(Stops(at), real(2))
         wrong = [each.kind for result in case.checks for each in result.findings if "mismatch" in each.kind]
         assert wrong == [], at
 
