@@ -33,7 +33,10 @@ class Shared:
 
 def shared(prepared: Prepared) -> tuple[Shared, ...]:
     """Invariants that a gradient may be right for where it is not that of the outputs, the tightest first."""
-    return _by_draws(prepared) if prepared.subject.seed is not None else _of_bases(prepared)
+    try:
+        return _by_draws(prepared) if prepared.subject.seed is not None else _of_bases(prepared)
+    except REFUSALS:  # user code that raises, or a dtype without products
+        return ()
 
 
 def _of_bases(prepared: Prepared) -> tuple[Shared, ...]:
@@ -64,10 +67,7 @@ def _by_draws(prepared: Prepared) -> tuple[Shared, ...]:
     Columns that draws change by their signs count each for itself, and then all by what they span together, since a
     factor may be meant for its product alone; any others by what they span.
     """
-    try:
-        draws = [prepared.subject.changed(seed=seed).call(prepared.subject.inputs) for seed in (1, 2, 3)]
-    except REFUSALS:
-        return ()
+    draws = [prepared.subject.changed(seed=seed).call(prepared.subject.inputs) for seed in (1, 2, 3)]
     found: dict[int, tuple[Callable[[Tensor], Tensor], ...]] = {}
     for position in prepared.subject.selected:
         values = [each[position].detach() for each in draws]

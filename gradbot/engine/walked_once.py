@@ -118,7 +118,7 @@ def _elsewhere(work: Callable[[], list[Tensor | None]]) -> list[Tensor | None]:
         except BaseException as error:  # noqa: BLE001  raised again where it is waited for
             errors.append(error)
 
-    thread = threading.Thread(target=run)
+    thread = threading.Thread(target=run, daemon=True)
     thread.start()
     thread.join()
     if errors:
