@@ -221,3 +221,16 @@ def test_no_user_code_runs(tmp_path: Path) -> None:
     )
     assert ids(found) == {"pkg.mod:A"}
     assert not (tmp_path / "ran").exists()
+
+
+def test_a_class_that_is_made_of_itself_ends(tmp_path: Path) -> None:
+    source = f"""{TORCH}
+class Mixin: pass
+def extended(cls):
+    cls = type(cls.__name__ + "Extended", (cls, Mixin), {{}})
+    return cls
+Square = type("Square", (Function,), {{"forward": staticmethod(lambda ctx, x: x)}})
+Square = type("Square", (Square, Mixin), {{}})
+class Plain(Function):{BODY}
+"""
+    assert "rec:Plain" in ids(scanned(tmp_path, {"rec.py": source}, "rec.py"))

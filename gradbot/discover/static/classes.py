@@ -150,10 +150,16 @@ class _Finder:
             known = meaning.dotted.startswith("torch.") or "." not in meaning.dotted
             return _Class(is_function=False if known else None)
         if isinstance(meaning, Value) and isinstance(meaning.node, ast.Call):
-            made = _made_by_call(meaning.node, meaning.scope, self._resolver)
-            if made is not None:
-                return self.read_made(made, meaning.scope)
+            return self._read_call(meaning.node, meaning.scope)
         return _Class(is_function=None)
+
+    def _read_call(self, node: ast.Call, scope: Scope) -> _Class:
+        key = id(node)
+        if key not in self._known:
+            self._known[key] = _Class(is_function=False)  # `cls = type(name, (cls, Mixin), {})` ends here
+            made = _made_by_call(node, scope, self._resolver)
+            self._known[key] = _Class(is_function=None) if made is None else self.read_made(made, scope)
+        return self._known[key]
 
     def _members(self, definition: ClassDefinition) -> Iterator[tuple[str, _Method | None]]:
         for name in (*METHODS, "vjp"):
