@@ -23,7 +23,7 @@ from gradbot.engine.prepare import NothingToCheckError, Prepared, UserCodeError,
 from gradbot.engine.references import References
 from gradbot.engine.resample import moved_off, undecided
 from gradbot.engine.running import overall, rounding, run_checks
-from gradbot.engine.second_looks import Looked, by_what_is_shared, may_be_excused, walked
+from gradbot.engine.second_looks import Looked, looked_again, may_be_excused
 from gradbot.engine.user_errors import meaning
 from gradbot.errors import UsageError
 from gradbot.model import (
@@ -176,25 +176,27 @@ def _check_case(
     except UserCodeError as error:
         return _errored(case, error, func, function_class)
 
-    def checked(prepared: Prepared, references: References, tell: bool = False) -> tuple[CheckResult, ...]:
-        def told(result: CheckResult) -> None:
-            if tell and not may_be_excused(prepared, result, references):
-                on_check(result)
+    def told(result: CheckResult) -> None:
+        if not may_be_excused(prepared, result, references):
+            on_check(result)
 
-        return _results(case, prepared, function_class, op, references, on_stage, told)
+    def checked(prepared: Prepared, references: References, tell: Callable[[CheckResult], None]) -> Looked:
+        results = _results(case, prepared, function_class, op, references, on_stage, tell)
+        return Looked(prepared=prepared, results=results)
 
-    results = checked(prepared, references, tell=True)
-    if case.settings.resample and undecided(results):
+    def look(func: Callable[..., Any], references: References) -> Looked:
+        again = prepare(func, args, kwargs, seed=case.seed, references=references)
+        return checked(again, references, lambda _result: None)
+
+    looked = checked(prepared, references, told)
+    if case.settings.resample and undecided(looked.results):
         try:
             moved = moved_off(prepared, case.seed)
         except UserCodeError:
             moved = None  # beyond the edge of the domain
         if moved is not None:
-            prepared = moved
-            results = checked(prepared, references, tell=True)
-    looked = Looked(prepared=prepared, results=results)
-    looked = walked(looked, func, args, kwargs, case.seed, references, checked)
-    looked = by_what_is_shared(looked, func, args, kwargs, case.seed, references, checked)
+            looked = checked(moved, references, told)
+    looked = looked_again(looked, func, references, look)
     prepared, results = looked.prepared, looked.results
     return CaseResult(
         case=case,

@@ -6,17 +6,15 @@ Each look checks everything again, and counts only where less fails in it.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gradbot.engine.prepare import Prepared, UserCodeError, prepare
+from gradbot.engine.prepare import Prepared, UserCodeError
 from gradbot.engine.references import References
 from gradbot.engine.shared import shared
 from gradbot.engine.walked_once import walked_once
 from gradbot.model import Capability, CheckName, CheckResult, Note, Outcome
-
-Checked = Callable[[Prepared, References], tuple[CheckResult, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +25,10 @@ class Looked:
     results: tuple[CheckResult, ...]
 
 
+Look = Callable[[Callable[..., Any], References], Looked]
+"""Prepares and checks a function with the arguments at hand. Raises `UserCodeError` where its forward raises."""
+
+
 def may_be_excused(prepared: Prepared, result: CheckResult, references: References) -> bool:
     """Whether one of the looks may make something else of a failure than one."""
     if not failing([result]):
@@ -34,36 +36,24 @@ def may_be_excused(prepared: Prepared, result: CheckResult, references: Referenc
     return _raises_in_backward([result]) or (references.invariant is None and bool(shared(prepared)))
 
 
-def walked(
-    looked: Looked,
-    func: Callable[..., Any],
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    seed: int,
-    references: References,
-    checked: Checked,
-) -> Looked:
+def looked_again(looked: Looked, func: Callable[..., Any], references: References, look: Look) -> Looked:
+    """What the looks make of the failures of `func`; the same where they make nothing of them."""
+    return _by_what_is_shared(_walked(looked, func, references, look), func, references, look)
+
+
+def _walked(looked: Looked, func: Callable[..., Any], references: References, look: Look) -> Looked:
     """The same, or what is found where every gradient is taken from a fresh graph, if the backward raises otherwise."""
     if not _raises_in_backward(looked.results):
         return looked
     with contextlib.suppress(UserCodeError):
-        prepared = prepare(walked_once(func), args, kwargs, seed=seed, references=references)
-        again = checked(prepared, references)
-        if not _raises_in_backward(again):
+        again = look(walked_once(func), references)
+        if not _raises_in_backward(again.results):
             notes = (*looked.prepared.notes, Note(code="walked_once"))
-            return Looked(prepared=replace(prepared, notes=notes), results=again)
+            return replace(again, prepared=replace(again.prepared, notes=notes))
     return looked
 
 
-def by_what_is_shared(
-    looked: Looked,
-    func: Callable[..., Any],
-    args: Sequence[Any],
-    kwargs: Mapping[str, Any],
-    seed: int,
-    references: References,
-    checked: Checked,
-) -> Looked:
+def _by_what_is_shared(looked: Looked, func: Callable[..., Any], references: References, look: Look) -> Looked:
     """The same, or what is found of invariants of the outputs, where those are one of many and their gradient wrong.
 
     Where random numbers decide all that an invariant leaves out, it is what counts; else its being right leaves the
@@ -72,15 +62,14 @@ def by_what_is_shared(
     if not failing(looked.results) or references.invariant is not None:
         return looked
     for each in shared(looked.prepared):
-        declared = replace(references, invariant=each.invariant)
         with contextlib.suppress(UserCodeError):
-            prepared = prepare(func, args, kwargs, seed=seed, references=declared)
-            again = checked(prepared, declared)
-            if failing(again) < failing(looked.results) and each.tight:
-                notes = (*prepared.notes, Note(code="shared_by_draws"))
-                return Looked(prepared=replace(prepared, notes=notes), results=again)
-            if failing(again) < failing(looked.results):
-                return replace(looked, results=_undecided_where_right(looked.results, again))
+            again = look(func, replace(references, invariant=each.invariant))
+            if not failing(again.results) < failing(looked.results):
+                continue
+            if not each.tight:
+                return replace(looked, results=_undecided_where_right(looked.results, again.results))
+            notes = (*again.prepared.notes, Note(code="shared_by_draws"))
+            return replace(again, prepared=replace(again.prepared, notes=notes))
     return looked
 
 

@@ -23,7 +23,7 @@ import torch
 
 from gradbot import codec
 from gradbot.engine.reach import tensors
-from gradbot.model import Case, CaseResult, CheckResult, CheckSettings, InputSource, Note, Outcome
+from gradbot.model import Case, CaseResult, CheckName, CheckResult, CheckSettings, InputSource, Note, Outcome
 from gradbot.record.assumed import Assumption, require_grad
 from gradbot.record.fork import forked
 from gradbot.record.reach import upcast, with_leaves
@@ -185,11 +185,18 @@ def _op(target: str) -> Any:
 
 
 def _raises(result: CaseResult, kind: str) -> bool:
-    """Whether all there is to say of a case is that its forward, or its backward, raises."""
+    """Whether all there is to say of a case is that its forward, or its backward, raises when it is first asked."""
     kinds = {finding.kind for check in result.checks for finding in check.findings}
-    return result.outcome is Outcome.ERRORED and kinds == {kind}
+    return result.outcome is Outcome.ERRORED and kinds == {kind} and _first_backward(result) is not None
+
+
+def _first_backward(result: CaseResult) -> CheckResult | None:
+    """The check of the backward, where it raised."""
+    name = CheckName.BACKWARD.value
+    return next((each for each in result.checks if each.check == name and each.reason == "user_error"), None)
 
 
 def _undecided(result: CaseResult, reason: str) -> CaseResult:
-    details = result.checks[0].details
-    return dataclasses.replace(result, outcome=Outcome.INCONCLUSIVE, checks=(), reason=reason, details=details)
+    raised = _first_backward(result)
+    assert raised is not None
+    return dataclasses.replace(result, outcome=Outcome.INCONCLUSIVE, checks=(), reason=reason, details=raised.details)

@@ -216,11 +216,13 @@ class OutOfReach(torch.autograd.Function):
         return grad * REGISTRY["squared"].detach(), by_weight
 
 
-class Raises(torch.autograd.Function):
+class Copied(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
         return x.clone()
 
+
+class Raises(Copied):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
         raise ValueError("no such gradient")
@@ -243,6 +245,29 @@ def test_a_backward_that_raises_on_the_arguments_themselves_is_broken(tmp_path: 
     assert {finding.kind for each in result.checks for finding in each.findings} == {"user_error_in_backward"}
 
 
+class SpoilsEarlierGraphs(torch.autograd.Function):
+    """Right, but every call takes the graphs of the calls before for changed."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        x.detach().mul_(1)
+        ctx.save_for_backward(x)
+        return x**2
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        return 2 * ctx.saved_tensors[0] * grad
+
+
+def test_what_raises_in_a_later_check_takes_nothing_from_those_that_were_made(tmp_path: Path) -> None:
+    result = checked(tmp_path, SpoilsEarlierGraphs, torch.ones(3, dtype=torch.float64, requires_grad=True))
+    assert result.outcome is Outcome.ERRORED
+    assert outcomes(result)["backward"] is Outcome.PASSED
+    raised = [each.check for each in result.checks if each.outcome is Outcome.ERRORED]
+    assert "backward" not in raised
+    assert raised
+
+
 class Refuses(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
@@ -255,11 +280,7 @@ def test_a_call_that_the_forward_refuses_decides_nothing(tmp_path: Path) -> None
     assert "negative" in str(result.details["message"])
 
 
-class Slow(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        return x.clone()
-
+class Slow(Copied):
     @staticmethod
     def backward(ctx: Any, grad_output: Tensor) -> Tensor:
         time.sleep(60)
