@@ -344,7 +344,14 @@ def crash_text(crash: Crash) -> str:
 
 
 def reproduction(case: Case) -> str:
-    """The one command that runs a case again, quoted for a POSIX shell."""
+    """The one command that runs a case again, quoted for a POSIX shell.
+
+    A call that was checked in place is there only while the test that makes it runs.
+    """
+    if case.reference.startswith("in_place:"):
+        package = [] if "::" in case.target else ["-p", case.target.partition(":")[0].partition(".")[0]]
+        made_by = ["pytest", case.test_id] if case.test_id else ["COMMAND"]
+        return shlex.join(["gradbot", "record", "--check", *package, "--", *made_by])
     words = ["gradbot", "check", case.target, "--case", case.name, "--device", case.device, "--dtype", case.dtype]
     return shlex.join([*words, "--seed", str(case.seed)])
 

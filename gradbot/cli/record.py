@@ -136,7 +136,11 @@ def _report(spool: Path, config: Config, command_line: Sequence[str], found: Dis
         raise NothingCheckedError("no call of a custom Function or op was seen, so nothing was checked in place")
     checked = {result.case.target for result in results}
     report = Report(
-        run=Run(tool_version=__version__, command=("record", "--check", "--", *command_line)),
+        run=Run(
+            tool_version=__version__,
+            seconds=sum(result.seconds for result in results),
+            command=("record", "--check", "--", *command_line),
+        ),
         environments=(Environment(name="cpu", device="cpu"),),
         targets=tuple(target for target in found.targets if target.id in checked),
         results=tuple(sorted(results, key=lambda result: result.case.id)),

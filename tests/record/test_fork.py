@@ -6,10 +6,12 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from gradbot.messages import reproduction
 from gradbot.model import Case, CaseResult, CheckResult, InputSource, Outcome
 from gradbot.record.fork import forked
 
@@ -74,3 +76,16 @@ def test_of_a_check_that_is_told_twice_the_later_result_counts() -> None:
 
     result = forked(dies, CASE, 60)
     assert [each.outcome for each in result.checks] == [Outcome.PASSED]
+
+
+@pytest.mark.parametrize(
+    ("target", "test", "command"),
+    [
+        ("kernels.scan:Scan", "tests/a.py::b[1]", "gradbot record --check -p kernels -- pytest 'tests/a.py::b[1]'"),
+        ("kernels::scan", "tests/a.py::b", "gradbot record --check -- pytest tests/a.py::b"),
+        ("kernels:Scan", "", "gradbot record --check -p kernels -- COMMAND"),
+    ],
+)
+def test_a_call_in_place_is_made_again_by_the_test_that_made_it(target: str, test: str, command: str) -> None:
+    case = replace(CASE, target=target, test_id=test, reference=f"in_place:{test}#0")
+    assert reproduction(case) == command

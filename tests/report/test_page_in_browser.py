@@ -87,6 +87,11 @@ def test_it_opens_without_an_error_or_a_request(browser: Any, page: str) -> None
     shoot(browser, "overview")
 
 
+def test_nothing_more_is_offered_where_all_cases_are_listed(browser: Any, page: str) -> None:
+    opened(browser, page)
+    assert run(browser, "return getComputedStyle(document.getElementById('more')).display") == "none"
+
+
 def test_filters_narrow_the_list_and_live_in_the_address(browser: Any, page: str) -> None:
     opened(browser, page)
     total = run(browser, "return document.querySelectorAll('.case').length")
